@@ -26,6 +26,8 @@ class ConnectionLimits:
     """Maximum from one address. All connections through a proxy share its address."""
     headers_within_s: float = 10.0
     """Time until a request's headers are complete, from its first byte or from the start of the connection."""
+    rest_of_body_within_s: float = 30.0
+    """Time for the rest of a body that was answered before it was complete, from the end of its response."""
     read_within_s: float = 60.0
     """A client that reads nothing of its response for this long is disconnected."""
     handshake_within_s: float = 10.0
@@ -63,7 +65,7 @@ class Connections:
 
     def families(self) -> Iterable[Family]:
         """Return the metrics for `/metrics`."""
-        reasons = ("total", "per_address", "slow_headers", "slow_reader")
+        reasons = ("total", "per_address", "slow_headers", "slow_body", "slow_reader")
         return (
             Family("queuewatch_http_connections", [({}, self._by_address.total())]),
             Family("queuewatch_http_refused_total", [({"reason": reason}, self._refused[reason]) for reason in reasons]),
@@ -78,6 +80,7 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
 
         _address: str | None = None
         _deadline: asyncio.TimerHandle | None = None
+        _awaited: str | None = None
         _read_deadline: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
@@ -88,7 +91,7 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
                 return
             self._address = address
             super().connection_made(transport)
-            self._await_headers()
+            self._await_request()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
@@ -104,10 +107,12 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
             if self._address is None:
                 return
             super().data_received(data)
-            if self.conn.their_state is h11.IDLE:
-                self._await_headers()
-            else:
-                self._disarm()
+            self._await_request()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.their_state is h11.SEND_BODY:
+                self._await_request()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -119,15 +124,26 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
                 self._read_deadline = None
             super().resume_writing()
 
-        def _await_headers(self) -> None:
-            # One deadline for all headers of a request, even if bytes keep arriving.
-            if self._deadline is None:
-                self._deadline = self.loop.call_later(connections.limits.headers_within_s, self._cut, "slow_headers")
+        def _await_request(self) -> None:
+            # One deadline for all headers of a request, and one for the body that nobody reads after its response, even if bytes
+            # keep arriving. A body that is read has the deadline of its reader.
+            if self.conn.their_state is h11.IDLE:
+                self._arm("slow_headers", connections.limits.headers_within_s)
+            elif self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+                self._arm("slow_body", connections.limits.rest_of_body_within_s)
+            else:
+                self._disarm()
+
+        def _arm(self, what: str, within_s: float) -> None:
+            if self._awaited != what:
+                self._disarm()
+                self._deadline = self.loop.call_later(within_s, self._cut, what)
+                self._awaited = what
 
         def _disarm(self) -> None:
             if self._deadline is not None:
                 self._deadline.cancel()
-                self._deadline = None
+                self._deadline = self._awaited = None
 
         def _cut(self, why: str) -> None:
             connections.too_slow(why)

@@ -28,7 +28,7 @@ SINK_METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_http_refused_total",
         "counter",
-        "Connections refused (total, per_address) or ended (slow_headers, slow_reader) by a limit.",
+        "Connections refused (total, per_address) or ended (slow_headers, slow_body, slow_reader) by a limit.",
         ("reason",),
         per_queue=False,
     ),

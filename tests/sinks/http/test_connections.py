@@ -19,11 +19,28 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from sinks.http import Access, CannotListenError, ConnectionLimits, Credentials, HttpSettings, Tls, create_app, serve
+from sinks.http import (
+    Access,
+    CannotListenError,
+    ConnectionLimits,
+    Credentials,
+    HttpSettings,
+    IngestSettings,
+    Spool,
+    Tls,
+    create_app,
+    serve,
+)
 from sinks.http.access import host_name
 from sinks.store import SnapshotStore
 from tests.sinks.http.conftest import Service, StartService
 from tests.waiting import until
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    """A spool in a folder of its own."""
+    return Spool(tmp_path / "spool")
 
 
 def connect(service: Service, sends: bytes = b"") -> socket.socket:
@@ -74,6 +91,64 @@ def test_single_bytes_do_not_extend_the_deadline(start: StartService) -> None:
         # Each try would extend a deadline that counts from the last byte.
         until(is_closed, "the connection is closed", every_s=0.1)
     assert refused(service, "slow_headers") == 1
+
+
+HEALTH = b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n"
+EVENTS = b"POST /api/v1/events HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (HEALTH + b"Content-Length: 100000\r\n\r\n", b" 200 "),
+        (HEALTH + b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n", b" 200 "),
+        (EVENTS + b"Content-Length: 100000\r\n\r\n", b" 401 "),
+    ],
+    ids=["body of a probe", "chunked body of a probe", "events without the token"],
+)
+def test_single_bytes_of_a_body_that_nobody_reads_do_not_hold_the_connection(
+    start: StartService, spool: Spool, request_: bytes, status: bytes
+) -> None:
+    """Such a body needs no credentials, and 64 of them would use up the connections of an address."""
+    limits = ConnectionLimits(rest_of_body_within_s=0.5)
+    service = start(None, HttpSettings(connections=limits, ingest=IngestSettings(spool, token="s3cret")))
+    with connect(service, request_) as stream:
+        assert status in stream.recv(4_096)
+
+        def is_closed() -> bool:
+            try:
+                stream.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        until(is_closed, "the connection is closed", every_s=0.1)
+    assert refused(service, "slow_body") == 1
+
+
+def test_a_body_that_ends_after_its_answer_leaves_the_connection_open(start: StartService) -> None:
+    """The deadline ends with the body: the connection then serves further requests."""
+    service = limited(start, rest_of_body_within_s=0.4)
+    with connect(service, HEALTH + b"Content-Length: 2\r\n\r\nx") as stream:
+        assert b" 200 " in stream.recv(4_096)
+        stream.sendall(b"x")
+        time.sleep(0.8)
+        stream.sendall(HEALTH + b"\r\n")
+        assert b" 200 " in stream.recv(4_096)
+    assert refused(service, "slow_body") == 0
+
+
+def test_a_body_that_is_read_has_only_the_deadline_of_its_reader(start: StartService, spool: Spool) -> None:
+    """A slow sender of events may take longer than a body that nobody reads."""
+    limits = ConnectionLimits(headers_within_s=0.3, rest_of_body_within_s=0.3)
+    service = start(None, HttpSettings(connections=limits, ingest=IngestSettings(spool)))
+    body = b'{"v":1,"type":"sent","at":1700000000000,"system":"aws_sqs","queue":"q","message_id":"a"}'
+    with connect(service, EVENTS + b"Content-Length: %d\r\n\r\n" % len(body)) as stream:
+        for i in range(0, len(body), 8):
+            stream.sendall(body[i : i + 8])
+            time.sleep(0.08)
+        assert b" 202 " in stream.recv(4_096)
+    assert refused(service, "slow_body") == 0
 
 
 def test_the_header_deadline_does_not_apply_after_the_headers(start: StartService) -> None:
