@@ -6,12 +6,13 @@ import contextlib
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -133,6 +134,63 @@ def test_two_transports_of_a_process_share_a_folder(tmp_path: Path, monkeypatch:
     for transport in transports:
         transport.close()
     assert shown(tmp_path) == [b"x\n", b"x\n"]
+
+
+def _remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _empty_folder(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("remove", [_remove_folder, _empty_folder])
+@pytest.mark.parametrize("max_age_s", [0.0, 1000.0], ids=["each payload in a file", "one file"])
+def test_a_spool_whose_folder_or_open_file_is_removed_starts_again(
+    tmp_path: Path, remove: Callable[[Path], None], max_age_s: float
+) -> None:
+    """What was in the open file is written again, once; what a reader could see is gone."""
+    folder = tmp_path / "spool"
+    spool = SpoolTransport(str(folder), max_age_s=max_age_s)
+    spool.send(b"1\n")
+    remove(folder)
+    spool.send(b"2\n")
+    remove(folder)
+    spool.flush()
+    assert shown(folder) == ([] if max_age_s == 0 else [b"1\n2\n"])
+    spool.send(b"3\n")
+    spool.close()
+    assert shown(folder)[-1] == b"3\n"
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_spool_folder_that_is_moved_is_not_written_twice(tmp_path: Path) -> None:
+    """The open file still exists in the moved folder."""
+    folder = tmp_path / "spool"
+    spool = SpoolTransport(str(folder), max_age_s=1000)
+    spool.send(b"1\n")
+    folder.rename(tmp_path / "moved")
+    spool.send(b"2\n")
+    spool.close()
+    assert shown(folder) == [b"2\n"]
+
+
+def test_a_payload_is_written_once_even_if_its_file_cannot_be_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`send` succeeds, the next call fails without writing, and later both payloads appear once."""
+    spool = SpoolTransport(str(tmp_path), max_file_bytes=1)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", refuse)
+        spool.send(b"1\n")
+        for call in (spool.flush, lambda: spool.send(b"2\n")):
+            with pytest.raises(SendError, match="Permission denied"):
+                call()
+    spool.send(b"2\n")
+    assert shown(tmp_path) == [b"1\n", b"2\n"]
 
 
 def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path) -> None:

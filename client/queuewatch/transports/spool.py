@@ -37,7 +37,7 @@ class SpoolTransport(Transport):
     A reader that lists `*.ndjson` sees only complete, synced files. A file is renamed at `max_file_bytes` or `max_age_s`. A
     folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each
     payload is synced to disk before `send` returns. If a process dies, the next process on its host that opens the folder
-    renames the files that it left open.
+    renames the files that it left open. If the folder or the open file is removed, both are created again, with the same content.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class SpoolTransport(Transport):
 
     def send(self, payload: bytes) -> None:
         try:
+            if self._is_due():
+                self._show()
             file = self._opened()
             self._check_room(len(payload))
             position = self._size
@@ -84,10 +86,12 @@ class SpoolTransport(Transport):
                 raise
             self._size += len(payload)
             self._folder_bytes += len(payload)
-            if self._size >= self._max_file_bytes or self._age_s() >= self._max_age_s:
-                self._show()
         except OSError as error:
             raise SendError(f"{self.name}: {error.strerror or error}", retry=True) from error
+        if self._is_due():
+            # The payload is in the file: after an error, the caller would write it again. The next call shows the file, or fails.
+            with contextlib.suppress(OSError):
+                self._show()
 
     def flush(self) -> None:
         try:
@@ -113,29 +117,51 @@ class SpoolTransport(Transport):
     def _age_s(self) -> float:
         return time.monotonic() - self._opened_s
 
+    def _is_due(self) -> bool:
+        return self._file is not None and (self._size >= self._max_file_bytes or self._age_s() >= self._max_age_s)
+
     def _opened(self) -> FileIO:
-        if self._file is not None:
-            return self._file
+        """Return the open file; if it no longer has its name, because somebody removed it or its folder, a new one."""
+        former = self._file
+        if former is not None and self._path.exists():
+            return former
+        content = b"" if former is None else _removed_content(former)
+        self._path, file = self._create(content)
+        self._file, self._size = file, len(content)
+        if former is None:
+            self._opened_s = time.monotonic()
+        else:
+            former.close()
+        return file
+
+    def _create(self, content: bytes) -> tuple[Path, FileIO]:
+        self._folder.mkdir(parents=True, exist_ok=True)
         if not self._ready:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self._adopt()
             self._ready = True
         stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
-        self._path = self._folder / f".{stem}{_OPEN_SUFFIX}"
-        file = self._path.open("xb", buffering=0)
+        path = self._folder / f".{stem}{_OPEN_SUFFIX}"
+        file = path.open("x+b", buffering=0)
         if _lock is not None:
             with contextlib.suppress(OSError):  # some network file systems have no locks
                 _lock(file, _EXCLUSIVE)
+        try:
+            _write(file, content)
+            if self._durable:
+                os.fsync(file.fileno())
+        except OSError:
+            file.close()
+            path.unlink()
+            raise
         if self._durable:
             self._sync_folder()
-        self._file, self._size, self._opened_s = file, 0, time.monotonic()
-        return file
+        return path, file
 
     def _show(self) -> None:
         """Sync the open file and rename it to its final name."""
-        file = self._file
-        if file is None:
+        if self._file is None:
             return
+        file = self._opened()
         os.fsync(file.fileno())
         if self._size:
             os.rename(self._path, _visible(self._path))
@@ -182,6 +208,14 @@ class SpoolTransport(Transport):
                     os.rename(path, _visible(path))
                 else:
                     path.unlink()
+
+
+def _removed_content(file: FileIO) -> bytes:
+    """Return what a removed file contained. A file that was moved instead still exists, so its content is not written again."""
+    if os.fstat(file.fileno()).st_nlink:
+        return b""
+    file.seek(0)
+    return file.read()
 
 
 def _write(file: FileIO, payload: bytes) -> None:
