@@ -12,8 +12,8 @@ from queuewatch.sqs_events import OPERATIONS, Call, Translator
 
 _log = logging.getLogger("queuewatch.client")
 
-_MARK: Final = "queuewatch"
-_NOT_OURS: Final = (None, None, None)
+MARK: Final = "queuewatch"
+"""The key in the context of a call under which `before` leaves for `after` what it needs."""
 _RECEIVE: Final = "ReceiveMessage"
 _ALL: Final = "All"
 _MODERN: Final = "MessageSystemAttributeNames"
@@ -26,7 +26,7 @@ def now_ms() -> int:
 
 
 class SqsHooks:
-    """The two callbacks of one watched client, session or resource.
+    """What one watch of a client, session or resource does before and after a call.
 
     Before a ReceiveMessage call is built, it is changed to request all system attributes (and the lineage attribute). After the
     call, attributes that the application did not request are removed from the response. Exceptions in the hooks never reach the
@@ -49,35 +49,21 @@ class SqsHooks:
         self.errors = 0
         self.calls = 0
 
-    def register(self, emitter: Any) -> None:
-        """Hook into a botocore event emitter; a second call has no effect."""
-        # Last before the call and first after it, so that other hooks see the same calls and responses as without this one.
-        emitter.register_last("before-parameter-build.sqs", self.before, unique_id=f"{_MARK}-before")
-        emitter.register_first("after-call.sqs", self.after, unique_id=f"{_MARK}-after")
-
-    def unregister(self, emitter: Any) -> None:
-        """Undo `register`; clients that the session created in the meantime keep the hooks, which then do nothing."""
-        self.active = False
-        emitter.unregister("before-parameter-build.sqs", unique_id=f"{_MARK}-before")
-        emitter.unregister("after-call.sqs", unique_id=f"{_MARK}-after")
-
     def before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         """Handle the parameters of every SQS call."""
         operation = model.name
-        if not self.active or operation not in OPERATIONS or _MARK in context:
+        if not self.active or operation not in OPERATIONS or MARK in context:
             return
         try:
             call = Call(operation, params, context.get("client_region"), self._clock_ns() // 1_000_000)
             strip = _ask(params, model, self._lineage_attribute) if operation == _RECEIVE else None
-            context[_MARK] = (self, call, strip)
+            context[MARK] = (self, call, strip)
         except Exception as error:
             self._failed(error)
 
     def after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        """Handle the response of every SQS call, including errors."""
-        owner, call, strip = context.get(_MARK, _NOT_OURS)
-        if owner is not self:
-            return
+        """Handle the response, or the error, of a call that `before` has seen."""
+        _, call, strip = context[MARK]
         try:
             if "Error" not in parsed:
                 self.calls += 1

@@ -13,6 +13,7 @@ from typing import Any, Final
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
+from queuewatch.registration import Registration
 from queuewatch.sender import BackgroundSender, flush_all
 from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
 from queuewatch.sqs_events import Translator
@@ -73,9 +74,8 @@ class Watch:
                 return
             emitter = self._emitter() if self._emitter is not None else None
             self._hooks.active = False
-            if emitter is not None:
-                self._hooks.unregister(emitter)
-                _watches.pop(emitter, None)
+            if emitter is not None and _watches.get(emitter) is self:
+                del _watches[emitter]
             self._sender.users -= 1
             last = self._sender.users == 0
             if last:
@@ -101,6 +101,8 @@ class _SharedSender:
 
 _lock = threading.RLock()
 _watches: weakref.WeakKeyDictionary[Any, Watch] = weakref.WeakKeyDictionary()
+_registrations: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
+"""By emitter, also of those that are no longer watched."""
 _shared: dict[Any, _SharedSender] = {}
 
 
@@ -120,18 +122,19 @@ def watch(
 ) -> Watch:
     """Send telemetry of every SQS call made through a boto3 client, session or resource.
 
-    A session covers the clients and resources created from it afterwards; None means boto3's default session. `to`:
-    `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a `Transport`; default:
-    QUEUEWATCH_TO of the environment. `consumer` names this process (default: QUEUEWATCH_CONSUMER, else host and process id),
-    `scope` replaces the `account/region` of the queue's URL. `lineage_attribute` is a message attribute with the sender's own id,
-    which links a redriven message to the original; `dead_letter_queues` maps queues to their dead-letter queues.
+    A session covers the clients and resources created from it since it was first watched; None means boto3's default session.
+    `to`: `kafka://host:9092/topic`, `spool:/folder`, `http(s)://host:9400/api/v1/events`, `sqs:<queue>`, or a `Transport`;
+    default: QUEUEWATCH_TO of the environment. `consumer` names this process (default: QUEUEWATCH_CONSUMER, else host and process
+    id), `scope` replaces the `account/region` of the queue's URL. `lineage_attribute` is a message attribute with the sender's
+    own id, which links a redriven message to the original; `dead_letter_queues` maps queues to their dead-letter queues.
 
     The application's calls and responses do not change, and never wait for telemetry: beyond `max_buffered`, events are dropped
     and counted, see `Watch.stats`. With QUEUEWATCH_DISABLED=1 nothing is done at all. When the interpreter exits, buffered events
     have `exit_deadline_s` to be sent; the same applies when SIGTERM would end the process by default (an application with its own
     handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing is sent then and SIGTERM is not handled.
-    Watching the same object again replaces the previous watch. Raises `ValueError` for an invalid `to` and `TypeError` for an
-    object that cannot be watched; a destination that does not answer is not an error.
+    Watching the same object again replaces the previous watch, and the watch of a client replaces that of its session for this
+    client: each call is reported once. Raises `ValueError` for an invalid `to` and `TypeError` for an object that cannot be
+    watched; a destination that does not answer is not an error.
     """
     if is_disabled():
         return Watch()
@@ -139,9 +142,6 @@ def watch(
     transport, key = _transport_of(to)
     if transport is None:
         return Watch()
-    former = _watches.get(emitter)
-    if former is not None:
-        former.unwatch()
     lineage = Lineage(lineage_attribute, dead_letter_queues or {}) if lineage_attribute else None
     limits = (max_buffered, max_batch, linger_s, exit_deadline_s, max_handles)
     with _lock:
@@ -158,8 +158,14 @@ def watch(
         shared.users += 1
         translator = Translator(shared.handles, _consumer_name(consumer), scope=scope, lineage=lineage)
         hooks = SqsHooks(translator, shared.sender.offer, lineage_attribute=lineage_attribute)
-        hooks.register(emitter)
+        registration = _registrations.get(emitter)
+        if registration is None:
+            registration = _registrations[emitter] = Registration(emitter)
+        registration.hooks = hooks
+        former = _watches.get(emitter)
         made = _watches[emitter] = Watch(emitter, hooks, translator, shared)
+    if former is not None:
+        former.unwatch()
     if exit_deadline_s > 0:
         flush_before_sigterm(flush_all)
     return made

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from queuewatch import unwatch, watch
+from queuewatch import Watch, unwatch, watch
 from tests.client.hooked import new_queue, reported
 from tests.client.transports import Kept
 from tests.services import sqs
@@ -64,6 +64,80 @@ def test_nothing_is_reported_twice(moto_sqs: Any, kept: Kept) -> None:
     assert [event["type"] for event in kept.events()] == ["sent"]
     for watching in (one, three):
         watching.unwatch()
+
+
+def _observed(watching: Watch) -> int:
+    return int(watching.stats()["calls"] or 0)
+
+
+def test_a_session_watched_again_takes_its_clients_along(moto_sqs: Any, kept: Kept) -> None:
+    """Clients made under the previous watch, and calls after it has ended, are reported by the newest one only."""
+    session = sqs.session()
+    one = watch(session, kept)
+    client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    url = new_queue(client)
+    newest = Kept()
+    two = watch(session, newest)
+    assert (one.active, two.active) == (False, True)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    session.client("sqs", endpoint_url=moto_sqs.endpoint).send_message(QueueUrl=url, MessageBody="x")
+    assert reported(two, newest, "type") == [("sent",), ("sent",)]
+    one.unwatch()
+    unwatch(session)
+    client.send_message(QueueUrl=url, MessageBody="unseen")
+    three = watch(session, newest)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    assert reported(three, newest, "type") == [("sent",)] * 3
+    assert reported(one, kept, "type") == []
+    three.unwatch()
+
+
+@pytest.mark.parametrize("session_ends", ["before", "after", "never"])
+def test_a_client_of_a_watched_session_can_be_watched_itself(moto_sqs: Any, kept: Kept, session_ends: str) -> None:
+    """Its calls are reported by its own watch, whenever the session's ends, and each call once."""
+    session = sqs.session()
+    of_session = watch(session, kept)
+    client = session.client("sqs", endpoint_url=moto_sqs.endpoint)
+    url = new_queue(client)
+    calls = _observed(of_session)
+    if session_ends == "before":
+        unwatch(session)
+    own = Kept()
+    of_client = watch(client, own)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    if session_ends == "after":
+        unwatch(session)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    assert reported(of_client, own, "type") == [("sent",), ("sent",)]
+    assert _observed(of_session) == calls
+    unwatch(client)
+    client.send_message(QueueUrl=url, MessageBody="unseen")
+    assert len(own.events()) == 2
+    of_session.unwatch()
+
+
+def test_watching_again_keeps_what_was_received(moto_sqs: Any, kept: Kept) -> None:
+    """The receipt handles of the previous watch with the same destination are still known."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watch(client, kept)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    watching = watch(client, kept)
+    client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
+    assert reported(watching, kept, "type") == [("sent",), ("received",), ("deleted",)]
+    watching.unwatch()
+
+
+def test_a_watch_that_ends_during_a_receive_leaves_no_attributes_in_the_response(moto_sqs: Any, kept: Kept) -> None:
+    """The call was changed to request them, and the application did not request any."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    client.send_message(QueueUrl=url, MessageBody="x")
+    watch(client, kept)
+    client.meta.events.register("before-send.sqs.ReceiveMessage", lambda **_: unwatch(client))
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    assert "Attributes" not in got
 
 
 def test_a_watched_client_is_not_kept_alive(moto_sqs: Any, kept: Kept) -> None:
