@@ -141,6 +141,67 @@ life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
     assert kinds(spool) == {"sent": 1, "received": 1, "deleted": 1}
 
 
+_SEND = """
+import boto3, uuid
+client = boto3.client("sqs")
+client.send_message(QueueUrl=client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"], MessageBody="x")
+"""
+
+
+_ASKS = """
+import importlib.util
+for _ in range(2):
+    assert importlib.util.find_spec("botocore") is not None
+"""
+_FAILS = """
+import os, sys
+sys.path.insert(0, os.environ["BROKEN"])
+try:
+    import botocore
+except ZeroDivisionError:
+    del sys.path[0]
+else:
+    sys.exit("no error")
+"""
+_AGENT = """
+import importlib.util, sys
+class Agent:
+    asking = False
+    def find_spec(self, name, path=None, target=None):
+        if self.asking or name != "botocore":
+            return None
+        self.asking = True
+        spec = importlib.util.find_spec(name)
+        self.asking = False
+        spec.loader = Loader(spec.loader)
+        return spec
+class Loader:
+    def __init__(self, loader):
+        self.create_module = loader.create_module
+        self.exec_module = lambda module: loader.exec_module(module)
+sys.meta_path.insert(1, Agent())
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [_ASKS, _FAILS, _AGENT],
+    ids=["a program that asks whether it is installed", "an import that fails", "an agent that asks all finders"],
+)
+def test_the_import_of_botocore_is_noticed_even_after_other_look_ups(
+    sqs_environment: dict[str, str], tmp_path: Path, first: str
+) -> None:
+    """Afterwards, imports work as without the command."""
+    broken = tmp_path / "broken"
+    (broken / "botocore").mkdir(parents=True)
+    (broken / "botocore" / "__init__.py").write_text("1 / 0")
+    last = "import sys; assert not any('queuewatch' in type(f).__module__ for f in sys.meta_path)"
+    spool = tmp_path / "spool"
+    done = run(f"{first}\n{_SEND}\n{last}", sqs_environment, QUEUEWATCH_TO=f"spool:{spool}", BROKEN=str(broken))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert kinds(spool) == {"sent": 1}
+
+
 def test_telemetry_sent_by_sqs_is_not_watched(sqs_environment: dict[str, str], moto_sqs: Any) -> None:
     """Otherwise each telemetry message would cause another."""
     from tests.services import sqs

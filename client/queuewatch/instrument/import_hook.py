@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 from typing import Any
 
+_OURS = "queuewatch"
+"""Marks our functions."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -22,33 +25,57 @@ def set_up() -> None:
 
 
 class _Finder:
-    """Finds botocore in the usual way, and runs a function after it is imported."""
+    """Finds botocore in the usual way, and runs a function after it is imported.
+
+    It stays until then, because the first to look for botocore may be a program that only asks whether it is installed, or an
+    import that fails.
+    """
+
+    def __init__(self) -> None:
+        self._asking: set[int] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Implement the import protocol; return None for everything except botocore."""
-        if name != "botocore":
+        thread = get_ident()
+        if name != "botocore" or thread in self._asking:
             return None
-        sys.meta_path.remove(self)
-        for finder in list(sys.meta_path):
-            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
-            if spec is not None:
-                _after(spec.loader)
-                return spec
+        # Another finder may ask all finders in turn, including this one.
+        self._asking.add(thread)
+        try:
+            for finder in list(sys.meta_path):
+                spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
+                if spec is not None:
+                    self._run_after(spec.loader)
+                    return spec
+        finally:
+            self._asking.discard(thread)
         return None
 
+    def _run_after(self, loader: Any) -> None:
+        """Replace `exec_module` on this loader until it has run, so that the module itself looks unchanged."""
+        execute = getattr(loader, "exec_module", None)
+        if execute is None or isinstance(loader, type) or hasattr(execute, _OURS):
+            return
+        is_own = "exec_module" in getattr(loader, "__dict__", ())
 
-def _after(loader: Any) -> None:
-    """Replace `exec_module` on this loader once, so that the module itself looks unchanged."""
-    execute = getattr(loader, "exec_module", None)
-    if execute is None:
-        return
+        def execute_and_watch(module: Any) -> None:
+            if getattr(module, "__name__", None) != "botocore":  # some loaders load more than one module
+                execute(module)
+                return
+            if is_own:
+                loader.exec_module = execute
+            else:
+                del loader.exec_module
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                _watch_sessions()
 
-    def execute_and_watch(module: Any) -> None:
-        del loader.exec_module
-        execute(module)
-        _watch_sessions()
-
-    loader.exec_module = execute_and_watch
+        setattr(execute_and_watch, _OURS, True)
+        try:
+            loader.exec_module = execute_and_watch
+        except AttributeError:
+            sys.stderr.write(f"queuewatch-instrument: this process is not watched: {loader!r} does not allow it\n")
 
 
 def _watch_sessions() -> None:
