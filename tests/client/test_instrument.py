@@ -202,6 +202,16 @@ def test_the_import_of_botocore_is_noticed_even_after_other_look_ups(
     assert kinds(spool) == {"sent": 1}
 
 
+@pytest.mark.parametrize("value", ["abc", "nan", "inf", "-1"])
+def test_an_exit_deadline_that_is_no_number_is_named(sqs_environment: dict[str, str], tmp_path: Path, value: str) -> None:
+    """The process is watched with the default."""
+    done = run(_SEND * 2, sqs_environment, QUEUEWATCH_TO=f"spool:{tmp_path}", QUEUEWATCH_EXIT_DEADLINE_S=value)
+    assert done.returncode == 0
+    [line] = done.stderr.splitlines()
+    assert f"QUEUEWATCH_EXIT_DEADLINE_S='{value}'" in line
+    assert kinds(tmp_path) == {"sent": 2}
+
+
 def test_telemetry_sent_by_sqs_is_not_watched(sqs_environment: dict[str, str], moto_sqs: Any) -> None:
     """Otherwise each telemetry message would cause another."""
     from tests.services import sqs

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
-from typing import Any
+import sys
+from typing import Any, Final
 
 from queuewatch.transports.sqs import own_session
 from queuewatch.watching import is_disabled, watch
 
 _log = logging.getLogger("queuewatch.client")
 
+_DEADLINE_VARIABLE: Final = "QUEUEWATCH_EXIT_DEADLINE_S"
+_DEADLINE_S: Final = 2.0
+
 _failed = False
+_exit_deadline_s = _DEADLINE_S
 
 
 def watch_every_session() -> None:
@@ -20,6 +26,8 @@ def watch_every_session() -> None:
         return
     import botocore
 
+    global _exit_deadline_s  # noqa: PLW0603 -- one per process, like the hook
+    _exit_deadline_s = _deadline()
     botocore.register_initializer(_watch)
 
 
@@ -31,8 +39,25 @@ def _watch(session: Any) -> None:
         watch(
             session,
             scope=os.environ.get("QUEUEWATCH_SCOPE") or None,
-            exit_deadline_s=float(os.environ.get("QUEUEWATCH_EXIT_DEADLINE_S") or 2.0),
+            exit_deadline_s=_exit_deadline_s,
         )
     except Exception as error:  # the application must get its session in any case
         _failed = True
         _log.warning("this process is not watched: %s", error)
+
+
+def _deadline() -> float:
+    text = os.environ.get(_DEADLINE_VARIABLE)
+    if not text:
+        return _DEADLINE_S
+    try:
+        given = float(text)
+    except ValueError:
+        given = math.nan
+    if math.isfinite(given) and given >= 0:
+        return given
+    if sys.stderr is not None:
+        sys.stderr.write(
+            f"queuewatch-instrument: {_DEADLINE_VARIABLE}={text!r} is not a number of seconds; {_DEADLINE_S:g} is used\n"
+        )
+    return _DEADLINE_S
