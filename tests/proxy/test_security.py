@@ -98,6 +98,75 @@ def test_requests_not_configured_for_are_refused(fake: FakeSqs, fenced: Proxy, h
     assert fenced.stats()["refused"] == before + 1
 
 
+@pytest.fixture(scope="module")
+def named(_shared_fake: FakeSqs) -> Iterator[Proxy]:
+    """A proxy that also goes by a name on the Internet."""
+    allowed = {"QUEUEWATCH_PROXY_ALLOW_HOSTS": "sqs.shop.example, Proxy.Shop.example"}
+    with proxy_service.start(_shared_fake.endpoint, env=allowed) as made:
+        yield made
+
+
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def _call(proxy: Proxy, method: str, host: str, headers: dict[str, str], query: str = "", body: str = "") -> httpx.Response:
+    target = f"{proxy.endpoint}/?{query}" if query else proxy.endpoint
+    return httpx.request(method, target, headers={**headers, "Host": host}, content=body.encode())
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:9410", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example.", "[::1"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_page_that_rebinds_its_name_to_the_proxy_is_refused(fake: FakeSqs, named: Proxy, host: str, method: str) -> None:
+    """To the browser that is the page's own server, so only the name tells; the refusal says how to allow it."""
+    query = "Action=ReceiveMessage&QueueUrl=http%3A%2F%2Fevil.example%2F1%2Fq"
+    answer = _call(named, method, host, {**_signed_for("us-east-1"), **_FORM}, query)
+    assert answer.status_code == 403
+    assert "--allow-host" in answer.text
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:9410",
+        "127.0.0.1",
+        "[::1]:9410",
+        "10.2.3.4:9410",
+        "queuewatch-proxy:9410",
+        "queuewatch-proxy.shop.svc:9410",
+        "queuewatch-proxy.shop.svc.cluster.local.",
+        "host.docker.internal",
+        "sqs.shop.example:9410",
+        "proxy.shop.example",
+    ],
+)
+def test_an_application_may_call_by_private_and_allowed_names(fake: FakeSqs, named: Proxy, host: str) -> None:
+    """Such are a sidecar's, a container's, a service's and an address; letters count the same in both cases."""
+    body = '{"QueueUrl":"http://sqs/1/q","MessageBody":"a"}'
+    assert _call(named, "POST", host, _signed_for("us-east-1"), body=body).status_code == 200
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "status"),
+    [
+        ("", {}, 403),
+        ("", {"Authorization": _signed_for("us-east-1")["Authorization"]}, 200),
+        ("&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=0", {}, 200),
+    ],
+)
+def test_a_get_request_is_forwarded_only_if_it_is_signed(
+    fake: FakeSqs, fenced: Proxy, query: str, headers: dict[str, str], status: int
+) -> None:
+    """A page can have a browser fetch any URL as an image, without the headers of a script."""
+    answer = httpx.get(f"{fenced.endpoint}/?Action=PurgeQueue&QueueUrl=http%3A%2F%2Fsqs%2F1%2Fq{query}", headers=headers)
+    assert answer.status_code == status
+    assert len(fake.asked) == (status == 200)
+    assert ("signed" in answer.text) == (status == 403)
+
+
 def test_an_sdk_understands_the_refusal(fenced: Proxy) -> None:
     """The error has the form of the protocol."""
     session = boto3.Session("APPKEY", "app-secret", region_name="ap-south-1")

@@ -30,6 +30,13 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="allow an address that is not loopback: anyone who can reach it uses the proxy's credentials for SQS",
     )
     add(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="name by which applications call this proxy, can be repeated (QUEUEWATCH_PROXY_ALLOW_HOSTS, comma separated); "
+        "addresses and names that only exist in a private network are always allowed, * allows all",
+    )
+    add(
         "--region",
         action="append",
         metavar="REGION",

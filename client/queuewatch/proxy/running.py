@@ -20,6 +20,7 @@ from aiohttp import web
 
 from queuewatch.proxy.credentials import CredentialSource
 from queuewatch.proxy.forwarding import Forwarder
+from queuewatch.proxy.host_names import HostNames
 from queuewatch.proxy.server import Handler
 from queuewatch.proxy.settings import Settings
 from queuewatch.proxy.telemetry import Telemetry
@@ -64,7 +65,13 @@ async def _serve(settings: Settings) -> None:
         max_handles=settings.max_handles,
         lineage_attribute=settings.lineage_attribute,
     )
-    handler = Handler(settings.upstreams, forwarder, telemetry, rewrite_queue_urls=settings.rewrite_queue_urls)
+    handler = Handler(
+        settings.upstreams,
+        forwarder,
+        telemetry,
+        host_names=HostNames((settings.host, *settings.allowed_hosts)),
+        rewrite_queue_urls=settings.rewrite_queue_urls,
+    )
     runner = web.ServerRunner(handler.server(), shutdown_timeout=0.5)
     await runner.setup()
     refreshing = asyncio.ensure_future(credentials.keep_fresh())

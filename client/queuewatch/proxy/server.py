@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 
 from queuewatch.proxy.calls import AppCall, is_retry, read_call
 from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
+from queuewatch.proxy.host_names import HostNames
 from queuewatch.proxy.queue_urls import QueueUrls
 from queuewatch.proxy.requested_attributes import NOTHING_CHANGED
 from queuewatch.proxy.telemetry import Telemetry
@@ -65,11 +66,18 @@ class Handler:
     """
 
     def __init__(
-        self, upstreams: Upstreams, forwarder: Forwarder, telemetry: Telemetry, *, rewrite_queue_urls: bool = True
+        self,
+        upstreams: Upstreams,
+        forwarder: Forwarder,
+        telemetry: Telemetry,
+        *,
+        host_names: HostNames,
+        rewrite_queue_urls: bool = True,
     ) -> None:
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._telemetry = telemetry
+        self._host_names = host_names
         self._rewrite_queue_urls = rewrite_queue_urls
         self._hang_ups = HangUps(self)
         self.in_flight = 0
@@ -87,7 +95,7 @@ class Handler:
         """Handle one request from any client that reaches the listening address."""
         if request.raw_path.startswith("/-/"):
             return self._own(request)
-        refusal = _refusal(request)
+        refusal = _refusal(request) or self._host_names.refusal(request.headers.get("Host", ""))
         if refusal:
             self.refused += 1
             return web.Response(status=403, text=f"queuewatch-proxy: {refusal}\n")
@@ -184,7 +192,14 @@ def _refusal(request: web.BaseRequest) -> str | None:
         return "this proxy forwards only to its configured SQS endpoints, not to other hosts"
     if request.method not in ("POST", "GET") or (request.method == "GET" and not request.query_string):
         return "this is a proxy for SQS calls; point AWS_ENDPOINT_URL_SQS here"
+    if request.method == "GET" and not _is_signed(request):
+        # A page can make a browser fetch any URL, as an image for example, but cannot sign the request.
+        return "a GET request is forwarded only if the application has signed it"
     return None
+
+
+def _is_signed(request: web.BaseRequest) -> bool:
+    return "Authorization" in request.headers or "X-Amz-Signature" in request.query
 
 
 def _error(call: AppCall, status: int, code: str, message: str) -> web.Response:

@@ -19,6 +19,7 @@ class Settings:
 
     host: str
     port: int
+    allowed_hosts: Sequence[str]
     upstreams: Upstreams
     to: str | None
     consumer: str
@@ -50,6 +51,7 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
     return Settings(
         host=host,
         port=port,
+        allowed_hosts=_listed(given.allow_host, environment.get("QUEUEWATCH_PROXY_ALLOW_HOSTS")),
         upstreams=upstreams,
         to=given.to,
         consumer=given.consumer,
