@@ -18,6 +18,7 @@ _RECEIVE: Final = "ReceiveMessage"
 _ALL: Final = "All"
 _MODERN: Final = "MessageSystemAttributeNames"
 _DEPRECATED: Final = "AttributeNames"
+_CUSTOM: Final = "MessageAttributeNames"
 
 
 def now_ms() -> int:
@@ -115,7 +116,13 @@ _NOTHING_ASKED: Final = _Strip(frozenset(), False)
 
 
 def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _Strip | None:
-    """Request all system attributes, in new lists; return what to remove from the response, or None."""
+    """Request all system attributes, in new lists; return what to remove from the response, or None.
+
+    If the application passes anything else than a list or tuple, nothing is changed, so that botocore refuses it as usual.
+    """
+    for name in (_MODERN, _DEPRECATED, _CUSTOM):
+        if name in params and not isinstance(params[name], (list, tuple)):
+            return None
     modern, former = params.get(_MODERN) or (), params.get(_DEPRECATED) or ()
     asks_all = _ALL in modern or _ALL in former
     if not asks_all:
@@ -125,9 +132,9 @@ def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _
         else:
             params[_DEPRECATED] = [*former, _ALL]
     # An additional custom attribute would change the digest that SQS computes over the returned ones.
-    hide = lineage_attribute is not None and not params.get("MessageAttributeNames")
+    hide = lineage_attribute is not None and not params.get(_CUSTOM)
     if hide:
-        params["MessageAttributeNames"] = [lineage_attribute]
+        params[_CUSTOM] = [lineage_attribute]
     if asks_all:
         return _Strip(None, hide) if hide else None
     return _Strip(frozenset((*modern, *former)), hide) if modern or former or hide else _NOTHING_ASKED

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from botocore.exceptions import ParamValidationError
 
 from queuewatch import watch
 from tests.client.hooked import new_queue
@@ -75,6 +76,24 @@ def test_the_application_sees_the_same_with_and_without_hooks(service: tuple[str
     assert sorted(map(repr, after)) == sorted(map(repr, before))
     assert mine == asked
     assert watching.stats()["hook_errors"] == 0
+
+
+_LISTS = ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames")
+
+
+@pytest.mark.parametrize("given", ["SentTimestamp", {"SentTimestamp"}, iter(["SentTimestamp"]), "", None], ids=["a string", "a set", "an iterator", "empty", "None"])
+@pytest.mark.parametrize("name", _LISTS)
+def test_botocore_refuses_what_is_no_list_as_without_hooks(moto_sqs: Any, kept: Kept, name: str, given: Any) -> None:
+    """A mistake that works only while the client is watched would be noticed only when it no longer is."""
+    plain, hooked = sqs.client(moto_sqs.endpoint), sqs.client(moto_sqs.endpoint)
+    watching = watch(hooked, kept, lineage_attribute="own")
+    said = []
+    for client in (plain, hooked):
+        with pytest.raises(ParamValidationError) as refused:
+            client.receive_message(QueueUrl="http://sqs/1/q", **{name: given})
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+    watching.unwatch()
 
 
 def test_an_error_in_a_hook_does_not_reach_the_application(moto_sqs: Any, kept: Kept) -> None:
