@@ -53,7 +53,7 @@ class SqsHooks:
     def before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         """Handle the parameters of every SQS call."""
         operation = model.name
-        if not self.active or operation not in OPERATIONS or MARK in context:
+        if not self.active or operation not in OPERATIONS or MARK in context or context.get("is_presign_request"):
             return
         try:
             call = Call(operation, params, context.get("client_region"), self._clock_ns() // 1_000_000)

@@ -81,7 +81,11 @@ def test_the_application_sees_the_same_with_and_without_hooks(service: tuple[str
 _LISTS = ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames")
 
 
-@pytest.mark.parametrize("given", ["SentTimestamp", {"SentTimestamp"}, iter(["SentTimestamp"]), "", None], ids=["a string", "a set", "an iterator", "empty", "None"])
+@pytest.mark.parametrize(
+    "given",
+    ["SentTimestamp", {"SentTimestamp"}, iter(["SentTimestamp"]), "", None],
+    ids=["a string", "a set", "an iterator", "empty", "None"],
+)
 @pytest.mark.parametrize("name", _LISTS)
 def test_botocore_refuses_what_is_no_list_as_without_hooks(moto_sqs: Any, kept: Kept, name: str, given: Any) -> None:
     """A mistake that works only while the client is watched would be noticed only when it no longer is."""
@@ -93,6 +97,15 @@ def test_botocore_refuses_what_is_no_list_as_without_hooks(moto_sqs: Any, kept: 
             client.receive_message(QueueUrl="http://sqs/1/q", **{name: given})
         said.append(str(refused.value))
     assert said[0] == said[1]
+    watching.unwatch()
+
+
+def test_a_presigned_url_requests_nothing_more(moto_sqs: Any, kept: Kept) -> None:
+    """Whoever uses the URL gets the response as it is, so the hooks could not remove attributes from it."""
+    client = sqs.client(moto_sqs.endpoint)
+    watching = watch(client, kept, lineage_attribute="own")
+    url = client.generate_presigned_url("receive_message", Params={"QueueUrl": "http://sqs/1/q"})
+    assert "Attribute" not in url
     watching.unwatch()
 
 
