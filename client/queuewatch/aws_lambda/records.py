@@ -137,12 +137,22 @@ def delivery_of(
         request_id=request_id,
         consumer=consumer,
         place=place if scope is None else Place(scope, place.queue),
-        records=tuple(Record(r["messageId"], r.get("attributes") or {}) for r in found),
+        records=tuple(Record(r["messageId"], _copied(r.get("attributes"))) for r in found),
         began_at=began_at,
         visibility_timeout_ms=None if visibility_timeout_s is None else int(visibility_timeout_s * 1000),
     )
 
 
+def _copied(attributes: Any) -> dict[str, str]:
+    """Return the attributes as texts, as SQS writes them. A test event may contain numbers, and others, which are left out."""
+    if not isinstance(attributes, dict):
+        return {}
+    return {name: str(value) for name, value in attributes.items() if isinstance(value, (str, int, float))}
+
+
 def _integer(text: str | None) -> int | None:
-    """Parse a count or a timestamp; some stand-ins for SQS write a fraction."""
-    return None if text is None else int(float(text))
+    """Parse a count or a timestamp, None if it is neither; some stand-ins for SQS write a fraction."""
+    try:
+        return None if text is None else int(float(text))
+    except (ValueError, OverflowError):
+        return None

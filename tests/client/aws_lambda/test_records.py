@@ -1,0 +1,48 @@
+"""The events of a batch, from the function's event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queuewatch.aws_lambda.outcome import RETURNED
+from queuewatch.aws_lambda.records import Delivery, delivery_of
+
+_SAID = {"SentTimestamp": "1700000000000", "ApproximateReceiveCount": "2", "MessageGroupId": "g"}
+
+
+def _event(attributes: Any) -> dict[str, Any]:
+    arn = "arn:aws:sqs:us-east-1:123456789012:orders"
+    return {"Records": [{"eventSource": "aws:sqs", "messageId": "m1", "eventSourceARN": arn, "attributes": attributes}]}
+
+
+def _delivery(event: dict[str, Any]) -> Delivery:
+    found = delivery_of(event, request_id="r", consumer="c", began_at=1_700_000_001_000, visibility_timeout_s=30)
+    assert found is not None
+    return found
+
+
+def test_a_handler_that_changes_its_event_does_not_change_what_is_reported() -> None:
+    """The attributes are copied, because the outcome is reported after the handler."""
+    event = _event({**_SAID, "ApproximateReceiveCount": 2})
+    delivery = _delivery(event)
+    before = [*delivery.received(), *delivery.ended(RETURNED, 1)]
+    event["Records"][0]["attributes"].clear()
+    assert [*delivery.received(), *delivery.ended(RETURNED, 1)] == before
+    assert before[0]["receive_count"] == 2
+
+
+@pytest.mark.parametrize("wrong", [None, {}, "soon", "nan", "inf", "", []], ids=repr)
+def test_an_attribute_that_is_no_number_is_left_out(wrong: Any) -> None:
+    """The message and its other attributes are still reported."""
+    [received] = _delivery(_event({**_SAID, "SentTimestamp": wrong})).received()
+    assert "sent_at" not in received
+    assert (received["message_id"], received["receive_count"], received["group"]) == ("m1", 2, "g")
+
+
+@pytest.mark.parametrize("attributes", [None, "text", ["list"], 5], ids=repr)
+def test_a_record_without_attributes_is_reported(attributes: Any) -> None:
+    """A test event, written by hand, may have any."""
+    [received] = _delivery(_event(attributes)).received()
+    assert received["message_id"] == "m1"
