@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -69,7 +70,9 @@ def _convert(to: str, options: dict[str, str], known: Mapping[str, type]) -> dic
         if name not in known:
             raise ValueError(f"{shown(to)!r}: unknown option {name!r}; known are {', '.join(known)}")
         try:
-            converted[name] = known[name](text)
+            value = converted[name] = known[name](text)
         except ValueError:
             raise ValueError(f"{shown(to)!r}: {name}={text!r} is not a number") from None
+        if not isinstance(value, str) and not 0 <= value < math.inf:
+            raise ValueError(f"{shown(to)!r}: {name}={text!r} must be finite and not negative")
     return converted
