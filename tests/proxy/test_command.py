@@ -12,9 +12,9 @@ from tests.proxy.fake_sqs import fake_sqs
 from tests.services import proxy as proxy_service
 
 
-def _command(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+def _command(*words: str, before: str = "pass", **more: str) -> subprocess.CompletedProcess[str]:
     program = f"import sys; {before}; from queuewatch.proxy.__main__ import main; sys.exit(main({list(words)!r}))"
-    env = proxy_service.environment({})
+    env = proxy_service.environment(more)
     return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
 
 
@@ -43,3 +43,24 @@ def test_check_says_whether_the_proxy_runs() -> None:
     gone = _command("--check", "--listen", address)
     assert gone.returncode == 1
     assert "does not answer" in gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "says"),
+    [
+        ((), {"AWS_PROFILE": "nope"}, ("nope", "AWS_PROFILE")),
+        ((), {"AWS_PROFILE": "nope", "AWS_REGION": ""}, ("nope", "AWS_PROFILE")),
+        ((), {"AWS_CA_BUNDLE": "/nonexistent"}, ("AWS_CA_BUNDLE=/nonexistent", "No such file", "name a PEM file")),
+        ((), {"AWS_CA_BUNDLE": __file__}, (f"AWS_CA_BUNDLE={__file__}", "name a PEM file")),
+        ((), {"QUEUEWATCH_PROXY_DRAIN_S": "abc"}, ("QUEUEWATCH_PROXY_DRAIN_S=abc", "use 25")),
+        (("--drain-s", "-1"), {}, ("--drain-s=-1", "use 25")),
+        (("--drain-s", "nan"), {}, ("--drain-s=nan", "use 25")),
+        (("--check", "--listen", "foo"), {}, ("'foo'", "use HOST:PORT")),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(words: tuple[str, ...], variables: dict[str, str], says: tuple[str, ...]) -> None:
+    """The line also says how to fix it, and the exit code is 2."""
+    done = _command("--listen", "127.0.0.1:0", "--to", "spool:/tmp/never", *words, **variables)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert all(word in line for word in says)

@@ -15,7 +15,10 @@ def main(arguments: list[str] | None = None) -> int:
     made = parser(os.environ)
     given = made.parse_args(arguments)
     if given.check:
-        return _check(given.listen)
+        try:
+            return _check(*address(given.listen))
+        except ValueError as error:
+            made.exit(2, f"queuewatch-proxy: {error}\n")
     try:
         import botocore.session
 
@@ -35,9 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _check(listen: str) -> int:
+def _check(host: str, port: int) -> int:
     """Check the health from inside a container, because a loopback address cannot be reached from outside."""
-    host, port = address(listen)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- where to call, not where to listen
     try:
         connection = http.client.HTTPConnection(host, port, timeout=2)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9410"
+DEFAULT_DRAIN_S: Final = 25.0
 
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -80,9 +81,9 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add(
         "--drain-s",
         type=float,
-        default=float(environment.get("QUEUEWATCH_PROXY_DRAIN_S") or 25.0),
         metavar="SECONDS",
-        help="after SIGTERM, seconds to keep serving calls at most, or until none has arrived for a second (default 25)",
+        help="after SIGTERM, seconds to keep serving calls at most, or until none has arrived for a second "
+        f"(QUEUEWATCH_PROXY_DRAIN_S; default {DEFAULT_DRAIN_S:g})",
     )
     add("--check", action="store_true", help="check whether the proxy at --listen is healthy, and exit with 0 or 1")
     return made

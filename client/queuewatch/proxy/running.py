@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 import urllib.request
@@ -57,7 +56,7 @@ async def _serve(settings: Settings) -> None:
             loop.add_signal_handler(number, stop.set)
     sender = _sender(settings)
     credentials = CredentialSource(botocore.session.Session())
-    forwarder = Forwarder(credentials, tls=_tls(), use_env_proxy=_has_env_proxy(settings))
+    forwarder = Forwarder(credentials, tls=settings.tls, use_env_proxy=_has_env_proxy(settings))
     telemetry = Telemetry(
         sender,
         consumer=settings.consumer,
@@ -125,11 +124,6 @@ def _sender(settings: Settings) -> BackgroundSender | None:
         _log.error("%s; calls are forwarded, nothing is reported", error)
         return None
     return BackgroundSender(transport, max_buffered=settings.max_buffered)
-
-
-def _tls() -> ssl.SSLContext:
-    """Return a context that trusts the system's certificate authorities, or those in AWS_CA_BUNDLE, like AWS' SDKs."""
-    return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
 
 
 def _has_env_proxy(settings: Settings) -> bool:

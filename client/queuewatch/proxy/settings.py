@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import math
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from queuewatch.proxy.options import address
+from botocore.exceptions import BotoCoreError
+
+from queuewatch.proxy.options import DEFAULT_DRAIN_S, address
 from queuewatch.proxy.upstreams import Upstream, Upstreams, upstream_of_region
 
 
@@ -29,10 +33,15 @@ class Settings:
     max_handles: int
     max_buffered: int
     drain_s: float
+    tls: ssl.SSLContext
 
 
 def settings(given: argparse.Namespace, environment: Mapping[str, str], session: Any) -> Settings:
     """Return validated settings. Raises `ValueError`, which says what is wrong."""
+    try:
+        session.get_scoped_config()
+    except BotoCoreError as error:
+        raise ValueError(f"{error}; correct AWS_PROFILE or AWS' configuration file") from error
     host, port = address(given.listen)
     if not given.allow_remote and not _is_loopback(host):
         raise ValueError(
@@ -46,8 +55,6 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
             raise ValueError(f"{upstream.origin} is this proxy's own address")
     if given.max_handles < 1 or given.max_buffered < 1:
         raise ValueError("--max-handles and --max-buffered must be positive numbers")
-    if given.drain_s < 0:
-        raise ValueError("--drain-s must not be negative")
     return Settings(
         host=host,
         port=port,
@@ -60,7 +67,8 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
         rewrite_queue_urls=not given.keep_queue_urls,
         max_handles=given.max_handles,
         max_buffered=given.max_buffered,
-        drain_s=given.drain_s,
+        drain_s=_drain_s(given.drain_s, environment.get("QUEUEWATCH_PROXY_DRAIN_S")),
+        tls=_tls(environment.get("AWS_CA_BUNDLE")),
     )
 
 
@@ -71,6 +79,29 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _drain_s(given: float | None, environment: str | None) -> float:
+    if given is None and not environment:
+        return DEFAULT_DRAIN_S
+    name, value = ("--drain-s", str(given)) if given is not None else ("QUEUEWATCH_PROXY_DRAIN_S", str(environment))
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{name}={value} is not a number of seconds; use {DEFAULT_DRAIN_S:g}, or 0 to stop at once")
+    return seconds
+
+
+def _tls(bundle: str | None) -> ssl.SSLContext:
+    """Return a context that trusts the system's certificate authorities, or those in AWS_CA_BUNDLE, like AWS' SDKs."""
+    try:
+        return ssl.create_default_context(cafile=bundle or None)
+    except OSError as error:
+        raise ValueError(
+            f"AWS_CA_BUNDLE={bundle} cannot be read: {error.strerror or error}; name a PEM file of certificates, or unset it"
+        ) from error
 
 
 def _upstreams(given: argparse.Namespace, environment: Mapping[str, str], session: Any) -> Upstreams:
