@@ -26,7 +26,7 @@ def noisy_groups(c: Context) -> dict[str, int]:
         at = known.get(group.name)
         share = group.in_flight / in_flight if in_flight else 0.0
         loud = share > limits.noisy_group_ratio and group.in_flight >= limits.noisy_group_in_flight
-        if group.in_flight and (at is not None or (loud and len(summary.groups) > 1)):
+        if group.in_flight and (at is not None or loud):
             at = c.now
         gone = group.unsettled == group.in_flight == 0
         # Its backlog is gone, and it no longer takes more than its share.
@@ -55,7 +55,7 @@ def noisy_group(c: Context) -> Iterator[Finding]:
             "group_unsettled": group.unsettled,
             "summary": (
                 f"Group {group.name} has {group.in_flight} of the {in_flight} messages in flight of {c.name.queue} "
-                f"({share:.0%}): other groups wait for it."
+                f"({share:.0%}): {'other groups wait' if len(c.summary.groups) > 1 else 'any other group would wait'} for it."
             ),
         }
         yield c.finding("NoisyGroup", "info", since, evidence, group=group.name)
