@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -36,9 +37,7 @@ def test_the_instrumenting_example_runs_and_is_short(moto_sqs: Any, tmp_path: Pa
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line for path in sorted(tmp_path.glob("*.ndjson")) for line in path.read_text().splitlines()]
     events = [json.loads(line) for line in lines]
-    assert [(e["type"], e["message_id"], e["consumer"]) for e in events] == [
-        ("received", message_id, "orders-worker"),
-        ("deleted", message_id, "orders-worker"),
-    ]
+    assert [(e["type"], e["message_id"]) for e in events] == [("received", message_id), ("deleted", message_id)]
+    assert {e["consumer"].rpartition("/")[0] for e in events} == {socket.gethostname()}
     statements = ast.parse(_EXAMPLE.read_text()).body[1:]
     assert sum((node.end_lineno or 0) - node.lineno + 1 for node in statements) <= 10
