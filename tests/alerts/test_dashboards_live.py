@@ -67,6 +67,7 @@ def prometheus(prometheus_servers: None, tmp_path_factory: pytest.TempPathFactor
         now_ms = int(time.time() * 1000)
         return exposition.render(busy_snapshot(now_ms), now_ms)
 
+    text()  # The first rendering imports modules: it takes longer than a scrape may.
     with serve_metrics(text) as scraped, start_prometheus([scraped.address], rule_files=[folder / PROMETHEUS_RULES]) as server:
         _wait_for_three_scrapes(server)
         yield server
