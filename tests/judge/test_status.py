@@ -9,7 +9,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from tests.core.driving import T0, event
-from tests.judge.driving import in_steps, judged
+from tests.judge.driving import Step, in_steps, judged
 
 Events = list[dict[str, Any]]
 COUNTS = {"visible": 50, "in_flight": 0, "delayed": 0}
@@ -54,13 +54,19 @@ def test_status_whatever_the_rhythm_of_judging(events: Events, status: str, ever
 
 
 def read_late(events: Events, delays_ms: Sequence[int]) -> list[str]:
-    """The status at each evaluation, ten seconds apart: each reads what happened until its delay before."""
-    steps, read = [], T0 - 1
+    """The status at each evaluation of `steps_read_late`."""
+    return [s.queues[0].status for s in judged(steps_read_late(events, delays_ms), Settings()).snapshots if s.queues]
+
+
+def steps_read_late(events: Events, delays_ms: Sequence[int]) -> list[Step]:
+    """Steps ten seconds apart: each reads what happened until its delay before."""
+    steps: list[Step] = []
+    read = T0 - 1
     for i, delay_ms in enumerate(delays_ms):
         until = T0 + i * 10_000 - delay_ms
         steps.append((i * 10_000, [e for e in events if read < e["at"] <= until]))
         read = max(read, until)
-    return [s.queues[0].status for s in judged(steps, Settings()).snapshots if s.queues]
+    return steps
 
 
 LATER_AND_LATER = [min(i, 60) * 1_000 for i in range(90)]
@@ -70,6 +76,16 @@ def test_a_queue_does_not_lag_because_its_events_are_read_later_and_later() -> N
     """Each message waits for a minute; while the reading falls behind they seem to wait for up to two."""
     events = sent(180, 5_000) + worked(180, 60_000, 5_000)
     assert set(read_late(events, LATER_AND_LATER)) == {"ok"}
+
+
+def test_the_forecast_of_a_lagging_queue_does_not_grow_because_its_events_are_read_later() -> None:
+    """Five messages arrive while two leave: the age of the oldest grows by 0.58 s a second."""
+    events = sent(180, 5_000) + worked(40, 60_000, 12_000)
+    growth = {}
+    for name, delays in (("late", LATER_AND_LATER[:56]), ("on time", [0] * 56)):
+        (found,) = judged(steps_read_late(events, delays), Settings()).firing("QueueLagging")
+        growth[name] = found.evidence["age_growth"]
+    assert growth["late"] == pytest.approx(growth["on time"], abs=0.03)
 
 
 def test_a_queue_lags_whenever_its_events_are_read() -> None:

@@ -190,8 +190,8 @@ def _growth(c: Context) -> tuple[float, float, float]:
     if c.basis != "messages" or len(known) < 2:
         return 1.0, 1.0, 1.0
     # Read late, messages seem to wait that were deleted: the time until which events had been read counts.
-    ages: Ints = c.history.read_until(window.at)[known] - oldest[known]
-    at = window.at[known]
+    at = c.history.read_until(window.at)[known]
+    ages: Ints = at - oldest[known]
 
     def slope(i: int, j: int) -> float:
         return float(ages[j] - ages[i]) / float(max(at[j] - at[i], 1))
