@@ -15,6 +15,8 @@ series() { curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }"""
 _JOB = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=job"
 _COLLECTORS = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=collector"
 """The labels in deploy/kubernetes."""
+_KUBECTL = 'kubectl --namespace "$NAMESPACE"'
+_LAST_LINES = "--tail 200 --prefix"
 
 
 def ready(look_for: str) -> Check:
@@ -33,7 +35,7 @@ def scrape(look_for: str) -> Check:
 def logs(look_for: str) -> Check:
     return Check(
         "The service's log",
-        f'kubectl --namespace "$NAMESPACE" logs --selector {_JOB} --all-containers --tail 200 --prefix',
+        f"{_KUBECTL} logs --selector {_JOB} --all-containers {_LAST_LINES}",
         look_for,
     )
 
@@ -41,7 +43,7 @@ def logs(look_for: str) -> Check:
 def previous_logs(look_for: str) -> Check:
     return Check(
         "The service's log before its last restart",
-        f'kubectl --namespace "$NAMESPACE" logs --selector {_JOB} --all-containers --tail 200 --prefix --previous',
+        f"{_KUBECTL} logs --selector {_JOB} --all-containers {_LAST_LINES} --previous",
         look_for,
     )
 
@@ -49,7 +51,7 @@ def previous_logs(look_for: str) -> Check:
 def pods(look_for: str) -> Check:
     return Check(
         "Restarts, memory kills and pending volumes",
-        f'kubectl --namespace "$NAMESPACE" describe pods --selector {_JOB}',
+        f"{_KUBECTL} describe pods --selector {_JOB}",
         look_for,
     )
 
@@ -57,7 +59,7 @@ def pods(look_for: str) -> Check:
 def collector_pods(look_for: str) -> Check:
     return Check(
         "The collectors' restarts, memory kills and scheduling",
-        f'kubectl --namespace "$NAMESPACE" describe pods --selector {_COLLECTORS}',
+        f"{_KUBECTL} describe pods --selector {_COLLECTORS}",
         look_for,
     )
 
@@ -74,7 +76,7 @@ def collectors(look_for: str) -> Check:
 def collector_logs(look_for: str) -> Check:
     return Check(
         "The collectors' logs",
-        f'kubectl --namespace "$NAMESPACE" logs --selector {_COLLECTORS} --tail 200 --prefix',
+        f"{_KUBECTL} logs --selector {_COLLECTORS} {_LAST_LINES}",
         look_for,
     )
 
@@ -147,7 +149,7 @@ def newest_events(look_for: str) -> Check:
 def config(look_for: str) -> Check:
     return Check(
         "A summary of the service's configuration",
-        'kubectl --namespace "$NAMESPACE" exec statefulset/queuewatch -- queuewatch check-config /etc/queuewatch/queuewatch.yaml',
+        f"{_KUBECTL} exec statefulset/queuewatch -- queuewatch check-config /etc/queuewatch/queuewatch.yaml",
         look_for,
     )
 

@@ -82,9 +82,8 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         folded=folded,
         aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
     )
-    memory = replace(memory, firing=firing, folded=folded, folded_now=folded_now, at=now, clock=clock)
-    memory.newest_event_at, memory.delay_ms = newest_at, delay_ms
-    return memory, snapshot, changes
+    memory = replace(memory, firing=firing, folded=folded, folded_now=folded_now, clock=clock)
+    return replace(memory, at=now, newest_event_at=newest_at, delay_ms=delay_ms), snapshot, changes
 
 
 def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
@@ -174,7 +173,7 @@ def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) 
 
 
 def _flows(memory: JudgeMemory, merged: Merged, evaluated: Ints, present: Bools, now: int) -> dict[int, QueueStatus | None]:
-    """Return the status by the flow of the last minutes of each of the queues to judge in which something waits."""
+    """Return the status by the flow of the last minutes of the queues to judge in which something waits for consumers."""
     columns = merged.queues.columns
     waits = evaluated[(columns["visible"] > 0)[evaluated] & ~columns["dead_letter"][evaluated]]
     return dict(zip(waits.tolist(), recent_flows(memory.history, _rank(present)[waits], now), strict=True)) if len(waits) else {}

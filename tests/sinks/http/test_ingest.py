@@ -374,7 +374,7 @@ class Senders:
 def test_a_disk_that_refuses_even_the_removal_of_a_file_accepts_nothing_until_its_repair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No sender of the batch is told that its events were kept, and the service needs no restart afterwards."""
+    """No sender of the batch gets an answer that its events were kept, and the service needs no restart afterwards."""
     folder = tmp_path / "spool"
     senders = Senders(Spool(folder), monkeypatch)
     senders.arrive(4)
@@ -389,7 +389,7 @@ def test_a_disk_that_refuses_even_the_removal_of_a_file_accepts_nothing_until_it
 
 
 def test_an_unforeseen_error_reaches_every_sender_of_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that writes for the others fails with the error itself, the others are told to send again."""
+    """The thread that writes for the others fails with the error itself; the others get the answer to send again."""
     senders = Senders(Spool(tmp_path), monkeypatch)
     senders.arrive(4)
     rename = os.rename
