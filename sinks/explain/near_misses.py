@@ -45,7 +45,7 @@ class NearMisses:
 
     def of_queue(self, firing: frozenset[SignalName] = frozenset()) -> tuple[NearMiss, ...]:
         """Return the queue's near misses, without signals that fire or whose values are unknown."""
-        return self._chosen((*self._poison(), *self._held(), *self._stalled(), *self._lagging(), *self._standing(),
+        return self._chosen((*self._poison(), *self._held(), *self._lagging(), *self._standing(),
                              *self._expiring(), *self._covered(), *self._left()), firing)  # fmt: skip
 
     def of_message(self, message: MessageView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
@@ -88,17 +88,9 @@ class NearMisses:
             held = f"{words} {duration_ms(m.value)}; it fires after {duration_ms(m.limit)} without a break"
             yield from _miss("MessageHeldTooLong", m, held)
 
-    def _stalled(self) -> Iterator[NearMiss]:
-        q = self.queue
-        if q.visible and q.last_settled_at_ms is not None and self._is_worked_on():
-            by_counts = q.basis != "messages" and "visible" in q.broker
-            m = measures.stall(q.last_settled_at_ms, self.now_ms, self.settings.thresholds(q.name), by_counts=by_counts)
-            words = f"{count(q.visible, 'message')} visible, the last one was finished {duration_ms(m.value)} ago"
-            yield from _miss("QueueStalled", m, f"{words}; it fires after {duration_ms(m.limit)} without one")
-
     def _lagging(self) -> Iterator[NearMiss]:
         q = self.queue
-        if "visible" in q.oldest_ms and self._is_worked_on():
+        if "visible" in q.oldest_ms and not q.is_dead_letter_queue and q.broker.get("paused") is not True:
             limits = self.settings.thresholds(q.name)
             m = measures.lag(q.oldest_ms["visible"], self.now_ms, limits)
             least = "" if "visible" in q.exact_ages else "at least "
@@ -107,9 +99,6 @@ class NearMisses:
             if limits.lag_forecast_lost_s > limits.lag_forecast_s:
                 when += f" ({duration(limits.lag_forecast_lost_s)} where consumers fell silent)"
             yield from _miss("QueueLagging", m, f"{words}; {when}")
-
-    def _is_worked_on(self) -> bool:
-        return not self.queue.is_dead_letter_queue and self.queue.broker.get("paused") is not True
 
     def _standing(self) -> Iterator[NearMiss]:
         misses = [miss for group in self.queue.top_groups for miss in self._stands(group, f"group {group.group}")]
@@ -176,6 +165,10 @@ def _deliveries(m: Measured) -> str:
     return "1 delivery" if m.value == 1 else f"{m.value:,.0f} deliveries"
 
 
+def _stalled(m: Measured, _: Thresholds) -> str:
+    return f"messages wait and none was finished for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}"
+
+
 def _failing(m: Measured, limits: Thresholds) -> str:
     lately, limit = f"in the last {duration(limits.failing_window_s)}", f"{limits.failing_ratio:.0%}"
     if m.unit == "count":
@@ -215,6 +208,7 @@ def _collapsed(m: Measured, limits: Thresholds) -> str:
 
 
 _LEFT: Mapping[SignalName, Callable[[Measured, Thresholds], str]] = {
+    "QueueStalled": _stalled,
     "QueueFailing": _failing,
     "WindowTooShort": _outlived,
     "BatchRetryStorm": _retried,

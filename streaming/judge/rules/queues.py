@@ -23,10 +23,14 @@ LATEST_PAUSES = 3
 PAUSE_MARGIN = 1.25
 
 
-def queue_stalled(c: Context) -> Iterator[Finding]:
+def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     """A visible backlog, and nothing settled for 5 min: consumers stopped, or receive and never finish."""
     since = stalled_since(c)
-    if since is None or not is_long_stalled(c, since):
+    if since is None:
+        return
+    stalled = _stall(c, since)
+    yield Near("QueueStalled", stalled)
+    if not stalled.reached:
         return
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
     received = c.summary.last_received_at
@@ -60,8 +64,13 @@ def queue_stalled(c: Context) -> Iterator[Finding]:
 
 def is_long_stalled(c: Context, since: int) -> bool:
     """Whether a stall has lasted long enough to fire."""
+    return _stall(c, since).reached
+
+
+def _stall(c: Context, since: int) -> Measured:
+    """Return how long the stall has lasted. The schedule is looked up only where it matters: that costs more than the rest."""
     stalled = measures.stall(since, c.now, c.thresholds, by_counts=_by_counts(c))
-    return stalled.reached and c.now - since >= scheduled_ms(c)
+    return stalled._replace(limit=max(stalled.limit, scheduled_ms(c))) if stalled.reached else stalled
 
 
 @once

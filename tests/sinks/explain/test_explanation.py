@@ -186,7 +186,7 @@ def test_json_holds_the_same_explanation() -> None:
     assert subject["firing"][0]["evidence"]["head_message_id"] == HEAD
     assert subject["firing"][0]["to_do"]
     near = subject["not_firing"]
-    assert {miss["signal"] for miss in near} == {"MessageHeldTooLong", "QueueStalled", "QueueLagging", "TelemetryPartial"}
+    assert {miss["signal"] for miss in near} == {"MessageHeldTooLong", "QueueLagging", "TelemetryPartial"}
     assert [miss["nearness"] for miss in near] == sorted((miss["nearness"] for miss in near), reverse=True)
 
 

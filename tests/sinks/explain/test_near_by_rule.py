@@ -50,6 +50,28 @@ def regular(until_s: int) -> Events:
     return [e for at in range(0, until_s, 20) for e in message(f"r{at}", at)]
 
 
+def backlog(**attributes: Any) -> Events:
+    """Twenty messages, of which consumers finish ten and then stop."""
+    return [ev("queue_state", 0, attributes=attributes), *messages(10), *messages(10, None, first=10)[::2]]
+
+
+def counts(until_s: int) -> Events:
+    """The broker counts three visible messages, and nothing else is reported."""
+    return [ev("queue_state", at, attributes={"visible": 3, "in_flight": 0}) for at in range(0, until_s, 30)]
+
+
+def every_quarter_of_an_hour(until_s: int) -> Events:
+    """A message a minute, of which consumers finish all at once every 15 minutes."""
+    out: Events = []
+    for i in range(until_s // 60):
+        out.append(ev("sent", 60 * i, message_id=f"s{i}"))
+        at = (i // 15 + 1) * 900
+        if at <= until_s:
+            out.append(ev("received", at, message_id=f"s{i}", receive_count=1, consumer="w"))
+            out.append(ev("deleted", at + 1, message_id=f"s{i}", consumer="w"))
+    return out
+
+
 def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> dict[str, NearMiss]:
     """Return the near misses by signal, asked for `later_s` seconds after the last step."""
     state = ev("queue_state", 0, events[0]["queue"], attributes={"visibility_timeout_s": WINDOW_S})
@@ -78,6 +100,30 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
             18,
             20,
             "18 deliveries ended in the last 5 min; it fires from 20 on, if 50% end without a settlement.",
+        ),
+        (
+            "QueueStalled",
+            backlog(),
+            250,
+            239.5,
+            300,
+            "messages wait and none was finished for 4 min; it fires after 5 min.",
+        ),
+        (
+            "QueueStalled",
+            counts(240),
+            240,
+            240,
+            270,
+            "messages wait and none was finished for 4 min; it fires after 4 min 30 s.",
+        ),
+        (
+            "QueueStalled",
+            every_quarter_of_an_hour(3_300),
+            3_300,
+            599,
+            1_185,
+            "messages wait and none was finished for 9 min 59 s; it fires after 19 min 45 s.",
         ),
         (
             "WindowTooShort",
@@ -135,6 +181,8 @@ def test_a_silence_grows_between_batches() -> None:
 @pytest.mark.parametrize(
     ("signal", "events", "until_s"),
     [
+        ("QueueStalled", messages(20), 400),
+        ("QueueStalled", backlog(paused=True), 240),
         ("QueueFailing", messages(20), 30),
         ("WindowTooShort", messages(20, held_s=20), 50),
         ("BatchRetryStorm", in_batches(0, 3), 20),

@@ -34,12 +34,9 @@ def holding(name: str, held_s: float, **known: Any) -> QueueView:
 
 def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> None:
     """Every signal whose numbers are known has its value and its limit."""
-    queue = holding(
-        "search", 9, visible=8, oldest_ms={"visible": NOW_MS - 450 * S}, receive_count_max=1, last_settled_at_ms=NOW_MS - 240 * S
-    )
+    queue = holding("search", 9, visible=8, oldest_ms={"visible": NOW_MS - 450 * S}, receive_count_max=1)
     misses = NearMisses(queue, Settings(), NOW_MS).of_queue()
     assert [(m.signal, m.value, m.limit, m.unit, round(m.nearness, 2)) for m in misses] == [
-        ("QueueStalled", 240, 300, "seconds", 0.8),
         ("QueueLagging", 450, 900, "seconds", 0.5),
         ("PoisonMessage", 1, 3, "count", 0.33),
         ("MessageHeldTooLong", 9, 900, "seconds", 0.01),
@@ -47,7 +44,6 @@ def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> No
     ]
     assert near(queue) == {
         "TelemetryPartial": "the tracked messages are 100.0% of the broker's own count; it fires after 10 min above 110%.",
-        "QueueStalled": "8 messages visible, the last one was finished 4 min ago; it fires after 5 min without one.",
         "QueueLagging": "the oldest visible message is 7 min 30 s old; it fires when it is forecast to reach 15 min within "
         "30 min (2 h where consumers fell silent).",
         "PoisonMessage": "the highest receive count is 1; it fires at 3.",
@@ -93,20 +89,6 @@ def test_a_healthy_queue_lists_its_distance_to_each_signal_nearest_first() -> No
             900,
             "a quarter of the rule's retention",
         ),
-        (
-            queue_view("q", visible=3, basis="counts", last_settled_at_ms=NOW_MS - 60 * S, broker={"visible": 3}),
-            Settings(),
-            "QueueStalled",
-            270,
-            "a count is half a minute old when it comes",
-        ),
-        (
-            queue_view("q", visible=3, basis="consumers", last_settled_at_ms=NOW_MS - 60 * S, broker={}),
-            Settings(),
-            "QueueStalled",
-            300,
-            "nothing is counted",
-        ),
         (queue_view("q", coverage_ratio=0.95), Settings(), "TelemetryPartial", 0.9, "the nearer of the two"),
     ],
     ids=lambda v: v if isinstance(v, str) and " " in v else "",
@@ -122,10 +104,6 @@ def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, sig
     [
         (queue_view("dlq", is_dead_letter_queue=True, receive_count_max=2), "PoisonMessage", "its count goes on from the source"),
         (queue_view("q", receive_count_max=3), "PoisonMessage", "at the limit and quiet: there is a further condition"),
-        (queue_view("q"), "QueueStalled", "an empty queue cannot stall"),
-        (queue_view("q", visible=3, last_settled_at_ms=None), "QueueStalled", "since when nothing is settled is not known"),
-        (queue_view("q", visible=1, last_settled_at_ms=NOW_MS - 3_600 * S), "QueueStalled", "idle until a moment ago"),
-        (queue_view("q", visible=1, broker={"paused": True}), "QueueStalled", "a paused queue is not expected to move"),
         (queue_view("q", receive_count_max=1, basis="producers"), "PoisonMessage", "withheld where receives are not reported"),
     ],
     ids=lambda v: v if isinstance(v, str) and " " in v else "",

@@ -199,7 +199,7 @@ def test_one_queue_in_detail(start: StartService) -> None:
     """The detail response has what the drill-down shows, with the limits that apply to this queue."""
     settings = HttpSettings(
         clock_ms=lambda: NOW_MS,
-        judging=Settings(rules=(QueueRule("payments.*", {"stalled_s": 42}), QueueRule("*", {"stalled_s": 1}))),
+        judging=Settings(rules=(QueueRule("payments.*", {"held_min_s": 7_200}), QueueRule("*", {"held_min_s": 1}))),
         runbook_base_url="https://run.book",
     )
     queue = start(shop_snapshot(), settings).client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
@@ -207,7 +207,7 @@ def test_one_queue_in_detail(start: StartService) -> None:
     assert queue["firing"][0]["runbook_url"] == "https://run.book#alert-name-queuewatchgroupstuck"
     assert queue["firing"][0]["to_do"]
     assert queue["top_groups"][0]["group"] == "customer-4711"
-    assert {n["signal"]: n["limit"] for n in queue["not_firing"]}["QueueStalled"] == 42
+    assert {n["signal"]: n["limit"] for n in queue["not_firing"]}["MessageHeldTooLong"] == 7_200
     assert queue["broker"]["look_ahead"] == 120_000
 
 
