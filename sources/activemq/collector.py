@@ -14,7 +14,7 @@ from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.connection import Session, now_ms, open_session
 from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.findings import Finding
-from sources.activemq.inbox import Inbox
+from sources.activemq.inbox import Inbox, Incoming
 from sources.activemq.lifecycle import Lifecycle, Limits
 from sources.activemq.queue_traits import QueueTraits
 from sources.activemq.watch import Watch
@@ -82,15 +82,24 @@ class ActiveMQCollector:
         """Serve one connection. Raises `BrokerUnavailable` when it ends other than by `stop`."""
         inbox = Inbox(self._config.max_waiting_advisories)
         session: Session | None = None
-        next_look_s = 0.0
         try:
             session = open_session(self._config, address, inbox)
             log.info("ActiveMQ: connected to %s (%s)", address, session.server)
-            watch = Watch(self._config, session, self.lifecycle, emit)
+            self._serve(Watch(self._config, session, self.lifecycle, emit), session, inbox, stop)
+        finally:
+            inbox.close()
+            if session is not None:
+                session.close()
+
+    def _serve(self, watch: Watch, session: Session, inbox: Inbox, stop: threading.Event) -> None:
+        next_look_s = 0.0
+        unread: Iterator[Incoming] = iter(())
+        try:
             watch.start(time.monotonic(), now_ms())
             while not stop.is_set():
                 taken = inbox.take(_TAKE_WITHIN_S)
-                for incoming in taken:
+                unread = iter(taken)
+                for incoming in unread:
                     watch.take(incoming)
                 if len(taken) < _FEW:
                     time.sleep(_PAUSE_S)
@@ -100,12 +109,11 @@ class ActiveMQCollector:
                     self._log_findings(watch.findings())
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
-                    raise BrokerUnavailable(str(address), f"nothing heard for {silent_s:.0f} s")
-            watch.stop()
-        finally:
-            inbox.close()
-            if session is not None:
-                session.close()
+                    raise BrokerUnavailable(str(session.address), f"nothing heard for {silent_s:.0f} s")
+        except BrokerUnavailable:
+            watch.stop([*unread, *inbox.take(0)])
+            raise
+        watch.stop(inbox.take(0))
 
     def _log_findings(self, findings: list[Finding] | None) -> None:
         """Log the findings that are new."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from sources.activemq import poll, probe
 from sources.activemq.advisory import CONNECTION_TOPIC, QUEUE_TOPICS, MessageAdvisory, parse
@@ -107,8 +108,11 @@ class Watch:
             self._next_emit_s = now_s + _EMIT_EVERY_S
             self._send()
 
-    def stop(self) -> None:
-        """Emit pending events."""
+    def stop(self, unread: Iterable[Incoming]) -> None:
+        """Process the advisories that were read before the connection ended, which do not come again, and emit pending events."""
+        for incoming in unread:
+            if incoming.kind == "message" and incoming.subscription == ADVISORIES:
+                self._advisory(incoming)
         self._send()
 
     def findings(self) -> list[Finding] | None:

@@ -1,0 +1,70 @@
+"""The collector's loop over a connection that a test plays."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from sources.activemq import collector as module
+from sources.activemq.collector import ActiveMQCollector
+from sources.activemq.config import ActiveMQCollectorConfig, Address
+from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.inbox import Inbox, Incoming
+from sources.events import Event
+from tests.sources.activemq.record import load
+
+ADDRESS = Address("broker", 61613, tls=False)
+DISCONNECTED = Incoming("disconnected", 0, "", {}, "")
+
+
+class PlayedSession:
+    """A connection whose frames are all read before the collector takes any."""
+
+    server = "ActiveMQ/6.3.1"
+    version = (6, 3, 1)
+    address = ADDRESS
+
+    def __init__(self, inbox: Inbox, frames: list[Incoming], *, is_broken: bool = False) -> None:
+        self._is_broken = is_broken
+        inbox.put(*frames)
+
+    def silent_s(self) -> float:
+        return 0.0
+
+    def subscribe(self, *_: Any) -> None:
+        """Take any subscription."""
+
+    def send(self, *_: Any) -> None:
+        if self._is_broken:
+            raise BrokerUnavailable(str(ADDRESS), "connection lost")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def collected(monkeypatch: pytest.MonkeyPatch, frames: list[Incoming], *, is_broken: bool = False) -> list[str]:
+    """Run a collector over one connection with these frames; return the types of the message events it emits."""
+    stop = threading.Event()
+    sessions = iter([is_broken])
+
+    def open_session(_: Any, address: Address, inbox: Inbox) -> PlayedSession:
+        for broken in sessions:
+            return PlayedSession(inbox, frames, is_broken=broken)
+        stop.set()
+        raise BrokerUnavailable(str(address), "it is gone")
+
+    monkeypatch.setattr(module, "open_session", open_session)
+    events: list[Event] = []
+    config = ActiveMQCollectorConfig(probe_queue=None, reconnect_first_s=0.01)
+    ActiveMQCollector(config).run(events.extend, stop)
+    return [event["type"] for event in events if "message_id" in event]
+
+
+def test_what_was_read_before_the_broker_closed_the_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that restarts does not repeat its advisories."""
+    assert collected(monkeypatch, [*load("normal"), DISCONNECTED]) == ["sent", "received", "deleted"]
+
+
+def test_what_was_read_before_a_request_failed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may find the connection broken before the frames that were read have been processed."""
+    assert collected(monkeypatch, load("normal"), is_broken=True) == ["sent", "received", "deleted"]
