@@ -20,6 +20,9 @@ from sources.activemq.statistics import (
 REPLY_TO = "/temp-queue/queuewatch"
 SUBSCRIPTION = "statistics"
 _ANSWER_WITHIN_S = 5.0
+"""After this long without an answer the broker seems to lack the plugin."""
+_LATE_ANSWER_WITHIN_S = 300.0
+"""The plugin's answers wait behind the advisories: a collector that is a minute behind gets them a minute late."""
 _ROUNDS_WITHOUT_SUBSCRIPTIONS = 3
 """The plugin aborts when a subscription ends during a request: a single round without any proves
 nothing."""
@@ -72,7 +75,8 @@ class StatisticsPoll:
 
     def tick(self, now_s: float, now_ms: int) -> None:
         """Send a request if one is due. `now_s` is any monotonic clock. Raises `BrokerUnavailable`."""
-        if self._round is not None and now_s - self._asked_s > _ANSWER_WITHIN_S:
+        within_s = _LATE_ANSWER_WITHIN_S if self.plugin == "present" else _ANSWER_WITHIN_S
+        if self._round is not None and now_s - self._asked_s > within_s:
             self._round = None
             if self.plugin == "unknown":
                 self.plugin = "missing"
