@@ -43,14 +43,16 @@ class Problem:
     call: str
     code: str
     message: str
+    url: str = ""
+    """The queue's URL, where it matters: queues of several accounts may have one name."""
 
     @classmethod
-    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError) -> Problem:
+    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError, url: str = "") -> Problem:
         """Convert an error raised by botocore."""
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
-            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")))
-        return cls(queue, call, type(error).__name__, str(error))
+            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
+        return cls(queue, call, type(error).__name__, str(error), url)
 
     @property
     def throttled(self) -> bool:
@@ -129,9 +131,8 @@ class AccountReader:
     def read(self) -> list[Event]:
         """Return one `queue_state` per readable queue; a queue that is gone is no longer watched."""
         events = self._each(list(self._queues.values()), self._read_one)
-        for problem in self._problems:
-            if problem.gone:
-                self._queues = {u: q for u, q in self._queues.items() if q.place.queue != problem.queue}
+        gone = {problem.url for problem in self._problems if problem.gone}
+        self._queues = {url: queue for url, queue in self._queues.items() if url not in gone}
         return events
 
     def take_problems(self) -> list[Problem]:
@@ -217,7 +218,7 @@ class AccountReader:
         try:
             return action(queue)
         except (ClientError, BotoCoreError) as error:
-            problem = Problem.of(queue_name(queue.url), call, error)
+            problem = Problem.of(queue_name(queue.url), call, error, queue.url)
         with self._lock:
             self._problems.append(problem)
         return otherwise

@@ -81,7 +81,7 @@ class _Region:
         self.checked = False
         """Whether the queues are known and do not include the telemetry queue."""
         self._stretch = 1.0
-        self._reported_s: dict[tuple[str, str, str], float] = {}
+        self._reported_s: dict[tuple[str, str, str, str], float] = {}
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         discovered_s = float("-inf")
@@ -138,7 +138,7 @@ class _Region:
     def _log_problems(self, problems: Sequence[Problem]) -> None:
         now_s = time.monotonic()
         for problem in problems:
-            key = (problem.queue, problem.call, problem.code)
+            key = (problem.queue, problem.url, problem.call, problem.code)
             if now_s - self._reported_s.get(key, float("-inf")) >= _LOG_EVERY_S:
                 self._reported_s[key] = now_s
                 _log.warning("SQS: %s", problem)

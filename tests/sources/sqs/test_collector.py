@@ -169,6 +169,24 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert "telemetry" not in [place.queue for place in reader.places]
 
 
+def test_a_queue_that_is_gone_leaves_its_namesake_of_another_account() -> None:
+    """Queues named by URL may belong to several accounts."""
+
+    class TwoAccounts(Fake):
+        def get_queue_attributes(self, **params: Any) -> dict[str, Any]:
+            if params["QueueUrl"].startswith("https://sqs.eu-west-1.amazonaws.com/2/"):
+                self._called("GetQueueAttributes", "gone")
+            return super().get_queue_attributes(**params)
+
+    fake: Any = TwoAccounts({"orders": PLAIN})
+    urls = ("https://sqs.eu-west-1.amazonaws.com/1/orders", "https://sqs.eu-west-1.amazonaws.com/2/orders")
+    reader = AccountReader(fake, DiscoveryConfig(urls=urls))
+    reader.discover()
+    assert names(reader.read()) == ["orders"]
+    assert names(reader.read()) == ["orders"]
+    assert [place.scope for place in reader.places] == ["1/eu-west-1"]
+
+
 def test_a_redrive_task_is_followed_to_its_end() -> None:
     """Tasks are requested for dead-letter queues only: at every poll while one runs, rarely otherwise."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
