@@ -19,7 +19,7 @@ from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.events import Event
 from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_state
 from sources.sqs.config import DiscoveryConfig
-from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name
+from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name, urls_in
 from sources.sqs.move_tasks import Progress, latest, redrive_task
 
 if TYPE_CHECKING:
@@ -95,12 +95,15 @@ class AccountReader:
         client: SQSClient,
         discovery: DiscoveryConfig,
         *,
+        regions: Sequence[str] = (),
         concurrency: int = 8,
         move_task_interval_s: float = 60.0,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
+        """`regions` are those that other readers read with the same configuration."""
         self._client = client
         self._discovery = discovery
+        self._named = urls_in(client.meta.region_name, discovery, regions)
         self._concurrency = concurrency
         self._move_task_interval_ms = move_task_interval_s * 1000
         self._clock_ms = clock_ms
@@ -121,7 +124,7 @@ class AccountReader:
     def discover(self) -> None:
         """Find queues, their tags, and which queues send dead letters to them. Raises botocore's errors."""
         listed = listed_urls(self._client, self._discovery)
-        urls = dict.fromkeys((*self._discovery.urls, *listed))
+        urls = dict.fromkeys((*self._named, *listed))
         found = self._each(urls, self._look_at)
         kept = {queue.url: queue for queue in found if self._is_wanted(queue)}
         if self._discovery.with_dead_letter_queues:

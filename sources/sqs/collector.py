@@ -50,7 +50,8 @@ class SqsCollector:
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Watch until `stop` is set. Raises `CollectorRefused` when the telemetry queue is among the watched queues."""
-        regions = [_Region(self._config, client) for client in self._clients]
+        names = [client.meta.region_name for client in self._clients]
+        regions = [_Region(self._config, client, names) for client in self._clients]
         parts: list[Callable[[threading.Event], None]] = [partial(region.run, emit) for region in regions]
         if self._config.telemetry is not None:
             drain = SqsTelemetryCollector(self._config, self._clients[0])
@@ -69,12 +70,13 @@ class SqsCollector:
 class _Region:
     """The loop that reads one region and reports."""
 
-    def __init__(self, config: SqsCollectorConfig, client: SQSClient) -> None:
+    def __init__(self, config: SqsCollectorConfig, client: SQSClient, regions: Sequence[str]) -> None:
         self._config = config
         self._name = f"{config.name}/{client.meta.region_name}"
         self._reader = AccountReader(
             client,
             config.discovery,
+            regions=regions,
             concurrency=config.concurrency,
             move_task_interval_s=config.move_task_interval_s,
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
+from queuewatch.places import place_of_url
 from sources.sqs.config import DiscoveryConfig
 
 if TYPE_CHECKING:
@@ -16,6 +17,20 @@ _PAGE: Final = 1000
 def queue_name(url: str) -> str:
     """Return the last part of a queue URL."""
     return url.rstrip("/").rsplit("/", 1)[-1]
+
+
+def urls_in(region: str, discovery: DiscoveryConfig, regions: Collection[str]) -> list[str]:
+    """Return the queues named by URL that the client of one of `regions` reads.
+
+    A queue of another of these regions is left to the client there: in this one SQS would answer that it does not exist.
+    """
+    others = set(regions) - {region}
+    return [url for url in discovery.urls if _region_of(url) not in others]
+
+
+def _region_of(url: str) -> str | None:
+    scope = place_of_url(url, None).scope
+    return None if scope is None else scope.rpartition("/")[2]
 
 
 def listed_urls(client: SQSClient, discovery: DiscoveryConfig) -> list[str]:

@@ -6,7 +6,7 @@ It makes about one call per queue: 1,000 queues take seconds, not minutes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,7 +17,7 @@ from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.doctor.finding import Finding, Severity
 from sources.sqs.account import Problem
 from sources.sqs.config import DiscoveryConfig
-from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name
+from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name, urls_in
 from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.settings import MoveTask, Queues, QueueSettings, Redrive, RedriveAllow
 from sources.sqs.move_tasks import latest
@@ -41,12 +41,15 @@ class RegionReader:
         discovery: DiscoveryConfig,
         consumers: Consumers | None = None,
         *,
+        regions: Sequence[str] = (),
         concurrency: int = 16,
     ) -> None:
+        """`regions` are those that other readers read with the same configuration."""
         self._client = client
         self._discovery = discovery
         self._consumers = consumers
         self._concurrency = concurrency
+        self._named = urls_in(client.meta.region_name, discovery, regions)
         self._lock = threading.Lock()
         self._missing: set[str] = set()
         self.findings: list[Finding] = []
@@ -56,7 +59,7 @@ class RegionReader:
 
         Raises botocore's errors when the queues cannot be listed.
         """
-        urls = dict.fromkeys((*self._discovery.urls, *listed_urls(self._client, self._discovery)))
+        urls = dict.fromkeys((*self._named, *listed_urls(self._client, self._discovery)))
         queues = {queue.key: queue for queue in self._each(urls, self._read_wanted)}
         queues |= {queue.key: queue for queue in self._each(self._targets_left_out(queues), self._read_target)}
         known = Queues.of(queues.values(), self._missing)

@@ -37,11 +37,12 @@ def examine_account(
     """
     clients = make_clients(config)
     lambdas = make_lambda_clients(config) if with_lambda and _has_lambda(config) else [None] * len(clients)
+    regions = [client.meta.region_name for client in clients]
     examined: list[QueueSettings] = []
     found: list[Finding] = []
     for client, functions in zip(clients, lambdas, strict=True):
         consumers = Consumers(read_only(functions)) if functions is not None else None
-        reader = RegionReader(read_only(client), config.discovery, consumers, concurrency=config.concurrency)
+        reader = RegionReader(read_only(client), config.discovery, consumers, regions=regions, concurrency=config.concurrency)
         try:
             queues = reader.read()
         except (ClientError, BotoCoreError) as error:

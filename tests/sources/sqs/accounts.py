@@ -119,3 +119,22 @@ class Fake:
         if code:
             raise ClientError({"Error": {"Code": code, "Message": f"{code} of {name}"}}, operation)
         return name
+
+
+class Regional(Fake):
+    """A client of `region` that has one queue, and answers as SQS does when asked about a queue of another region."""
+
+    def __init__(self, region: str, name: str) -> None:
+        super().__init__({name: {"QueueArn": f"arn:aws:sqs:{region}:1:{name}"}})
+        self.meta = Fake.Meta()
+        self.meta.region_name = region
+        self.foreign = 0
+
+    def url(self, name: str) -> str:
+        """Return a queue's URL."""
+        return f"https://sqs.{self.meta.region_name}.amazonaws.com/1/{name}"
+
+    def _called(self, operation: str, where: str) -> str:
+        is_foreign = "/" in where and self.meta.region_name not in where
+        self.foreign += is_foreign
+        return super()._called(operation, "gone" if is_foreign else where)

@@ -20,7 +20,7 @@ from sources.sqs.collector import SqsCollector
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
 from sources.wire import decode_records, encode_ndjson
 from tests.client.transports import Kept
-from tests.sources.sqs.accounts import READ_ONLY, Account, Fake, Recorded
+from tests.sources.sqs.accounts import READ_ONLY, Account, Fake, Recorded, Regional
 
 PLAIN = {"ApproximateNumberOfMessages": "1", "VisibilityTimeout": "30"}
 TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":3}'}
@@ -185,6 +185,29 @@ def test_a_queue_that_is_gone_leaves_its_namesake_of_another_account() -> None:
     assert names(reader.read()) == ["orders"]
     assert names(reader.read()) == ["orders"]
     assert [place.scope for place in reader.places] == ["1/eu-west-1"]
+
+
+def test_a_queue_named_by_url_is_read_in_its_own_region_only() -> None:
+    """In another region SQS answers that it does not exist, and the namesake there would be given up."""
+    clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
+    config = SqsCollectorConfig(
+        interval_s=0.05,
+        discovery=DiscoveryConfig(urls=tuple(client.url("orders") for client in clients)),
+    )
+    stop = threading.Event()
+    found: list[Any] = []
+
+    def emit(events: Any) -> None:
+        found.extend(event["scope"] for event in events if event["type"] == "queue_state")
+        if min(found.count("1/eu-west-1"), found.count("1/us-east-1")) >= 3:
+            stop.set()
+
+    timer = threading.Timer(20, stop.set)
+    timer.start()
+    SqsCollector(config, clients).run(emit, stop)
+    timer.cancel()
+    assert found.count("1/eu-west-1") >= 3
+    assert [client.foreign for client in clients] == [0, 0]
 
 
 def test_a_redrive_task_is_followed_to_its_end() -> None:

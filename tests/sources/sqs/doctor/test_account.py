@@ -22,7 +22,7 @@ from sources.sqs.doctor import examine_account
 from sources.sqs.doctor.account import RegionReader
 from sources.sqs.doctor.permissions import POLICY, NotPermitted, allowed_actions, read_only
 from sources.sqs.doctor.rules import findings
-from tests.sources.sqs.accounts import Account, Fake
+from tests.sources.sqs.accounts import Account, Fake, Regional
 
 REGION = "us-east-1"
 WELL = {"VisibilityTimeout": "180", "SqsManagedSseEnabled": "true"}
@@ -284,6 +284,20 @@ def test_an_error_concerns_only_its_queue() -> None:
     found, reader = read(fake)
     assert found == [("a", "not_examined"), ("c", "no_dead_letter_queue")]
     assert reader.findings[0].scope == "1/eu-west-1"
+
+
+def test_a_queue_named_by_url_is_examined_in_its_own_region_only() -> None:
+    """In another region SQS answers that it does not exist."""
+    clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
+    regions = [client.meta.region_name for client in clients]
+    discovery = DiscoveryConfig(urls=tuple(client.url("orders") for client in clients))
+    scopes = []
+    for client in clients:
+        reader = RegionReader(client, discovery, regions=regions)
+        scopes += [queue.scope for queue in reader.read().by_key.values()]
+        assert reader.findings == []
+    assert scopes == ["1/eu-west-1", "1/us-east-1"]
+    assert [client.foreign for client in clients] == [0, 0]
 
 
 def test_an_unreadable_dead_letter_queue_is_reported_once() -> None:
