@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.hooks import now_ms
 from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.events import Event
+from sources.sqs.answers import BadAnswer, read_attributes
 from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_state
 from sources.sqs.config import DiscoveryConfig
 from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name, urls_in
@@ -47,8 +48,8 @@ class Problem:
     """The queue's URL, where it matters: queues of several accounts may have one name."""
 
     @classmethod
-    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError, url: str = "") -> Problem:
-        """Convert an error raised by botocore."""
+    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError | BadAnswer, url: str = "") -> Problem:
+        """Convert the error of a call."""
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
             return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
@@ -181,8 +182,7 @@ class AccountReader:
         return self._try(queue, "GetQueueAttributes", read, "")
 
     def _attributes(self, queue: _Queue) -> dict[str, str]:
-        answer = self._client.get_queue_attributes(QueueUrl=queue.url, AttributeNames=["All"])
-        attributes = {str(name): value for name, value in answer.get("Attributes", {}).items()}
+        attributes = read_attributes(self._client, queue.url)
         queue.arn = attributes.get("QueueArn") or queue.arn
         if queue.arn:
             queue.place = place_of_arn(queue.arn)
@@ -220,7 +220,7 @@ class AccountReader:
     def _try(self, queue: _Queue, call: str, action: Callable[[_Queue], Found], otherwise: Found) -> Found:
         try:
             return action(queue)
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, BadAnswer) as error:
             problem = Problem.of(queue_name(queue.url), call, error, queue.url)
         with self._lock:
             self._problems.append(problem)

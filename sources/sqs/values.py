@@ -10,7 +10,7 @@ def to_number(text: object) -> int | None:
     """Parse an integer, None if it is not one. Some stand-ins write a fraction, or a number instead of text."""
     try:
         return int(float(str(text)))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.doctor.finding import Finding, Severity
 from sources.sqs.account import Problem
+from sources.sqs.answers import BadAnswer, read_attributes
 from sources.sqs.config import DiscoveryConfig
 from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name, urls_in
 from sources.sqs.doctor.lambdas import Consumers
@@ -87,14 +88,8 @@ class RegionReader:
         return self._read_queue(url)
 
     def _read_queue(self, url: str) -> QueueSettings | None:
-        answer = self._try(
-            self._place(url),
-            "GetQueueAttributes",
-            lambda: self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]),
-        )
-        if answer is None:
-            return None
-        return queue_settings(url, {str(name): value for name, value in answer.get("Attributes", {}).items()})
+        attributes = self._try(self._place(url), "GetQueueAttributes", lambda: read_attributes(self._client, url))
+        return None if attributes is None else queue_settings(url, attributes)
 
     def _targets_left_out(self, queues: dict[str, QueueSettings]) -> dict[tuple[str, str], None]:
         """Return URL and ARN of dead-letter queues that the filters leave out and this client can read."""
@@ -112,8 +107,8 @@ class RegionReader:
     def _read_target(self, target: tuple[str, str]) -> QueueSettings | None:
         url, arn = target
         try:
-            answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-        except (ClientError, BotoCoreError) as error:
+            attributes = read_attributes(self._client, url)
+        except (ClientError, BotoCoreError, BadAnswer) as error:
             problem = Problem.of(queue_name(url), "GetQueueAttributes", error)
             if problem.gone:
                 with self._lock:
@@ -121,7 +116,7 @@ class RegionReader:
             else:
                 self._not_examined("warning", self._place(url), _words(problem))
             return None
-        return queue_settings(url, {str(name): value for name, value in answer.get("Attributes", {}).items()})
+        return queue_settings(url, attributes)
 
     def _read_dead_letters(self, queue: QueueSettings, known: Queues) -> QueueSettings:
         """Read what only dead-letter queues have: redrive tasks, and source queues that the filters left out."""
@@ -146,7 +141,7 @@ class RegionReader:
     def _try(self, place: Place, call: str, action: Callable[[], Found]) -> Found | None:
         try:
             return action()
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, BadAnswer) as error:
             problem = Problem.of(place.queue, call, error)
         # It was deleted since it was listed: there is nothing to report.
         if not problem.gone:

@@ -47,6 +47,12 @@ def test_a_standard_queue_with_all_attributes() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["", "many", "inf", "nan"])
+def test_a_count_that_is_no_number_is_left_out(text: str) -> None:
+    """Stand-ins for SQS may write anything."""
+    assert "visible" not in queue_attributes({"ApproximateNumberOfMessages": text})
+
+
 def test_a_fifo_dead_letter_queue_is_converted() -> None:
     """The redrive allow policy and the deduplication settings are converted."""
     answer = {

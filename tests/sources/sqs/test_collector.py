@@ -169,6 +169,18 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert "telemetry" not in [place.queue for place in reader.places]
 
 
+def test_an_answer_without_attributes_is_a_problem_and_no_queue_without_a_dead_letter_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """botocore turns a proxy's page of HTML, or half of an answer, into an answer without attributes."""
+    fake: Any = Fake({"orders": PLAIN, "mail": PLAIN})
+    whole = fake.get_queue_attributes
+    monkeypatch.setattr(fake, "get_queue_attributes", lambda **p: {} if p["QueueUrl"].endswith("orders") else whole(**p))
+    problems: list[Problem] = []
+    assert names(read_account(fake, DiscoveryConfig(), problems)) == ["mail"]
+    assert "orders: GetQueueAttributes: BadAnswer: it has no attributes" in "".join(map(str, problems))
+
+
 def test_a_queue_that_is_gone_leaves_its_namesake_of_another_account() -> None:
     """Queues named by URL may belong to several accounts."""
 

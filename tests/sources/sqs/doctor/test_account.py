@@ -286,6 +286,13 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert reader.findings[0].scope == "1/eu-west-1"
 
 
+def test_an_answer_without_attributes_is_not_a_queue_without_a_dead_letter_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore turns a proxy's page of HTML, or half of an answer, into an answer without attributes."""
+    fake = Fake({"a": {}})
+    monkeypatch.setattr(fake, "get_queue_attributes", lambda **_: {})
+    assert read(fake)[0] == [("a", "not_examined")]
+
+
 def test_a_queue_named_by_url_is_examined_in_its_own_region_only() -> None:
     """In another region SQS answers that it does not exist."""
     clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
