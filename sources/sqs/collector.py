@@ -42,6 +42,8 @@ class SqsCollector:
     def __init__(self, config: SqsCollectorConfig, clients: Sequence[SQSClient] | None = None) -> None:
         self._config = config
         self._clients = list(clients) if clients is not None else make_clients(config)
+        # A long poll for telemetry needs a client of its own, which waits longer for an answer.
+        self._telemetry_client = clients[0] if clients is not None else None
 
     @classmethod
     def from_config(cls, config: SqsCollectorConfig) -> Self:
@@ -54,7 +56,7 @@ class SqsCollector:
         regions = [_Region(self._config, client, names) for client in self._clients]
         parts: list[Callable[[threading.Event], None]] = [partial(region.run, emit) for region in regions]
         if self._config.telemetry is not None:
-            drain = SqsTelemetryCollector(self._config, self._clients[0])
+            drain = SqsTelemetryCollector(self._config, self._telemetry_client)
 
             def drain_once_checked(stop: threading.Event) -> None:
                 # Wait until it is known that the queue is not among the watched ones.

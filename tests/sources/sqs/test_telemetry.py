@@ -10,6 +10,7 @@ import pytest
 
 from queuewatch.transports.sqs import SqsTransport
 from sources.collect import CollectorRefused, DestinationStopped
+from sources.sqs.collector import SqsCollector
 from sources.sqs.config import SqsCollectorConfig
 from sources.sqs.telemetry import SqsTelemetryCollector, events_of
 from sources.wire import encode_ndjson
@@ -87,6 +88,26 @@ def test_a_telemetry_queue_that_is_itself_watched_is_refused(account: Account) -
     with pytest.raises(CollectorRefused, match="is itself watched"):
         drain_of(account, url).run(lambda _: None, threading.Event())
     assert sum(left(account, url)) == 1
+
+
+def test_a_drain_beside_the_attributes_waits_for_the_end_of_its_long_poll(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll that the client gives up goes on in SQS, and takes messages that nobody receives."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    account = Account(moto_sqs.endpoint)
+    telemetry: Any = {"queue": account.queue("telemetry"), "wait_s": 20}
+    discovery: Any = {"prefixes": [account.prefix + "orders"]}
+    config = SqsCollectorConfig(regions=("us-east-1",), endpoint_url=moto_sqs.endpoint, discovery=discovery, telemetry=telemetry)
+    timeouts: list[float] = []
+
+    def run(drain: Any, *_: Any) -> None:
+        timeouts.append(drain._client.meta.config.read_timeout)
+        stop.set()
+
+    monkeypatch.setattr(SqsTelemetryCollector, "run", run)
+    stop = threading.Event()
+    SqsCollector.from_config(config).run(lambda _: None, stop)
+    assert timeouts[0] > 20
 
 
 def test_a_drain_needs_a_telemetry_queue() -> None:
