@@ -137,11 +137,12 @@ class CloudflareCollector:
             self._mind(error)
             self._say("rate", str(error))
             return
-        except NotFound as error:
-            self._say(subject, f"queue {queue.listed.name}: {error}; not watched until it is listed again")
-            self._queues.forget(queue)
-            return
         except ApiError as error:
+            # A sample's call may be missing under both of its names: only the other answers say that the queue is gone.
+            if isinstance(error, NotFound) and question != "sample":
+                self._say(subject, f"queue {queue.listed.name}: {error}; not watched until it is listed again")
+                self._queues.forget(queue)
+                return
             wait_s = queue.failed(question, now_s, self._config.poll_interval_s)
             # A token may have access to queues but not to their messages: that alone must not delay the rest.
             if question != "sample":

@@ -25,6 +25,17 @@ def test_a_failing_queue_does_not_affect_the_others(stub: Stub, caplog: pytest.L
     assert reported[0].startswith("Cloudflare: queue bad: metrics")
 
 
+def test_a_queue_is_watched_where_no_sample_can_be_taken(stub: Stub) -> None:
+    """The call was renamed once: where neither name exists, the queue and its backlog still do."""
+    stub.add("orders", consumer=WORKER, backlog=5)
+    for call in ("/peek", "/preview"):
+        stub.standing[call] = answering(404, "{}")
+    with running(stub, discovery_interval_s=300) as run:
+        run.until(lambda: stub.calls("/preview"))
+        reported = len(run.of("queue_state", "orders"))
+        run.until(lambda: len(run.of("queue_state", "orders")) >= reported + 10)
+
+
 def test_known_queues_are_polled_when_the_list_fails(stub: Stub) -> None:
     """A failing listing does not stop the polling of queues that are already known."""
     stub.add("orders", consumer=WORKER)
