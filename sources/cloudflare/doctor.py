@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sources.cloudflare.answers import ListedQueue
@@ -12,7 +13,7 @@ from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import CloudflareCollectorConfig
 from sources.cloudflare.declared import Declared, read_declared
 from sources.cloudflare.discovery import Discovery
-from sources.cloudflare.errors import ApiError, Unauthorized
+from sources.cloudflare.errors import ApiError, NotFound, RateLimited, Unauthorized
 from sources.cloudflare.event_builder import SYSTEM, settings_attributes
 from sources.cloudflare.settings import Finding
 from sources.cloudflare.wrangler import WranglerError
@@ -31,9 +32,9 @@ def examine(config: CloudflareCollectorConfig) -> Examination:
         return Examination(system=SYSTEM, passed=(), findings=[_not_examined(str(error), None)])
     found: list[Reported] = []
     try:
-        attributes = _deployed(config, declared)
+        attributes = _deployed(config, declared, found)
     except ApiError as error:
-        found.append(_not_examined(str(error), _login(config) if isinstance(error, Unauthorized) else None))
+        found.append(_unread(error, config))
         attributes = _declared_only(config, declared)
     passed: list[str] = []
     for name in sorted(attributes):
@@ -50,21 +51,39 @@ def _not_examined(summary: str, fix: str | None) -> Reported:
     return Reported(rule="not_examined", severity="critical", summary=summary, fix=fix)
 
 
+def _unread(error: ApiError, config: CloudflareCollectorConfig) -> Reported:
+    return _not_examined(str(error), _login(config) if isinstance(error, Unauthorized) else None)
+
+
 def _login(config: CloudflareCollectorConfig) -> str:
     needed = "Queues Edit (Queues Read, if sample.size is 0)" if config.sample.size else "Queues Read"
     return f"Create an API token with {needed} for this account and give it as token_file or {config.token_env}."
 
 
-def _deployed(config: CloudflareCollectorConfig, declared: Declared) -> dict[str, dict[str, Any]]:
-    """Return the attributes of deployed queues by queue name. Raises `ApiError`."""
+def _deployed(config: CloudflareCollectorConfig, declared: Declared, found: list[Reported]) -> dict[str, dict[str, Any]]:
+    """Return the attributes of deployed queues by queue name; a queue that cannot be read is added to `found`.
+
+    Raises `ApiError` when the queues cannot be listed.
+    """
     budget = Budget(config.requests_per_5min)
+    attributes: dict[str, dict[str, Any]] = {}
     with CloudflareApi(config.api_url, config.account_id, config.token, timeout_s=config.timeout_s, budget=budget) as api:
         discovery = Discovery()
         while not discovery.done:
             _wait(budget)
             discovery.take(api.page(discovery.next_page))
-        watched = [queue for queue in discovery.queues if config.is_watched(queue.name)]
-        return {queue.name: _attributes(api, budget, queue, declared, config) for queue in watched}
+        for queue in discovery.queues:
+            if not config.is_watched(queue.name):
+                continue
+            try:
+                attributes[queue.name] = _attributes(api, budget, queue, declared, config)
+            except NotFound:
+                continue  # It was deleted since it was listed.
+            except ApiError as error:
+                if isinstance(error, RateLimited):
+                    budget.pause(error.retry_after_s)
+                found.append(replace(_unread(error, config), queue=queue.name, scope=config.account_id))
+    return attributes
 
 
 def _attributes(

@@ -69,6 +69,26 @@ def test_consumers_missing_from_the_list_are_requested(stub: Stub) -> None:
     assert ("orders", "no_retries", "warning") in rules(examined(stub))
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (404, []),  # deleted since it was listed
+        (500, [("gone", "not_examined", "critical")]),
+        (403, [("gone", "not_examined", "critical")]),
+        (429, [("gone", "not_examined", "critical")]),
+    ],
+)
+def test_a_queue_that_cannot_be_read_leaves_the_others_examined(
+    stub: Stub, status: int, expected: list[tuple[str, str, str]]
+) -> None:
+    """The doctor examines every other queue of the account."""
+    queues = [stub.add("gone", consumer=consumer()), stub.add("orders", consumer=consumer(max_retries=0))]
+    entries = [{**queue.as_listed(), "consumers": None, "consumers_total_count": 1} for queue in queues]
+    stub.standing["/queues"] = answering(200, json.dumps({"success": True, "errors": [], "result": entries}))
+    stub.standing[f"{queues[0].id}/consumers"] = answering(status, "{}", retry_after="1")
+    assert rules(examined(stub)) == [*expected, ("orders", "no_retries", "warning")]
+
+
 def test_a_wrangler_file_that_was_not_deployed(stub: Stub, tmp_path: Path) -> None:
     """The finding lists the attributes that differ."""
     stub.add("orders", consumer=consumer())
