@@ -125,6 +125,22 @@ class CloudflareCollector:
             self._learn(queue, queue.listed.consumers)
             if queue.listed.consumers is None:
                 queue.due_s["consumers"] = now_s
+        self._say_what_is_missing()
+
+    def _say_what_is_missing(self) -> None:
+        """Log what the configuration names and the account does not have: nothing else would show it."""
+        drain = self._config.drain
+        missing = {
+            "watched": None if len(self._queues) else f"no queue of the account fits queues {list(self._config.queues)}",
+            "drained": None
+            if drain is None or drain.queue in self._ids
+            else f"drain.queue {drain.queue!r} is not in the account",
+        }
+        for subject, problem in missing.items():
+            if problem is None:
+                self._said.pop(subject, None)
+            else:
+                self._say(subject, f"{problem}: nothing is {subject}")
 
     def _ask(self, api: CloudflareApi, job: Job, emit: Emit) -> None:
         """Request one piece of information about one queue and emit the answer."""

@@ -84,6 +84,8 @@ class _Region:
         )
         self.checked = False
         """Whether the queues are known and do not include the telemetry queue."""
+        self._watched = -1
+        """How many queues the last search found; negative before the first."""
         self._stretch = 1.0
         self._reported_s: dict[tuple[str, str, str, str], float] = {}
 
@@ -113,8 +115,14 @@ class _Region:
             # The known queues are still watched.
             self._log_problems([Problem(self._name, "ListQueues", type(error).__name__, str(error))])
             return False
-        self._refuse_telemetry_queue(self._reader.places)
+        places = self._reader.places
+        self._refuse_telemetry_queue(places)
         self.checked = True
+        if not places and self._watched:
+            _log.warning("SQS: %s: no queue fits collect.sqs.discovery: nothing is watched in this region", self._name)
+        elif len(places) != self._watched:
+            _log.info("SQS: %s: queues watched: %d", self._name, len(places))
+        self._watched = len(places)
         return True
 
     def _refuse_telemetry_queue(self, watched: Sequence[Place]) -> None:

@@ -101,3 +101,16 @@ def test_requests_stay_within_the_budget(stub: Stub) -> None:
         before = len(stub.requests)
         run.go_on(20)
         assert 19 <= len(stub.requests) - before <= 21, "one request a second"
+
+
+def test_what_the_configuration_names_and_the_account_lacks_is_logged_once(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+    """A mistyped name would otherwise watch and drain nothing, with heartbeats as usual."""
+    with caplog.at_level(logging.WARNING), running(stub, queues=["odrers"], drain={"queue": "telemtry"}) as run:
+        stub.add("orders", consumer=WORKER)
+        run.until(lambda: len(stub.calls("/queues")) >= 3)
+        assert [record.getMessage() for record in caplog.records] == [
+            "Cloudflare: no queue of the account fits queues ['odrers']: nothing is watched",
+            "Cloudflare: drain.queue 'telemtry' is not in the account: nothing is drained",
+        ]
+        stub.add("odrers", consumer=WORKER)
+        run.until(lambda: run.of("queue_state", "odrers"))

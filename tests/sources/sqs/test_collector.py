@@ -283,11 +283,13 @@ def test_known_queues_are_watched_while_listing_fails() -> None:
     assert {event["queue"] for event in events if event["type"] == "queue_state"} == {"orders"}
 
 
-def test_an_account_without_queues_still_has_heartbeats() -> None:
-    """Silence would look like a dead collector."""
+def test_an_account_without_queues_still_has_heartbeats(caplog: pytest.LogCaptureFixture) -> None:
+    """Silence would look like a dead collector; the log says once that nothing is watched."""
     fake: Any = Fake({})
-    events = collect(fake, lambda found: len(found) >= 2)
+    with caplog.at_level(logging.WARNING):
+        events = collect(fake, lambda found: len(found) >= 4, discovery_interval_s=0.01)
     assert {event["type"] for event in events} == {"heartbeat"}
+    assert caplog.text.count("sqs-collector/eu-west-1: no queue fits collect.sqs.discovery: nothing is watched") == 1
 
 
 def test_concurrent_calls_are_limited() -> None:
