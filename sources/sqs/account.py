@@ -77,6 +77,8 @@ class _Queue:
     url: str
     place: Place
     arn: str | None = None
+    target: str = ""
+    """The ARN of its dead-letter queue when it was last read, empty without one."""
     tags: dict[str, str] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     task: dict[str, Any] | None = None
@@ -174,16 +176,14 @@ class AccountReader:
             kept[queue.url] = queue
 
     def _target(self, queue: _Queue) -> str:
-        """Return the ARN of its dead-letter queue, empty without one."""
-
-        def read(queue: _Queue) -> str:
-            return dead_letter_arn(self._attributes(queue)) or ""
-
-        return self._try(queue, "GetQueueAttributes", read, "")
+        """Return the ARN of its dead-letter queue, empty without one; the known one if it cannot be read."""
+        self._try(queue, "GetQueueAttributes", self._attributes, {})
+        return queue.target
 
     def _attributes(self, queue: _Queue) -> dict[str, str]:
         attributes = read_attributes(self._client, queue.url)
         queue.arn = attributes.get("QueueArn") or queue.arn
+        queue.target = dead_letter_arn(attributes) or ""
         if queue.arn:
             queue.place = place_of_arn(queue.arn)
         return attributes

@@ -169,6 +169,21 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert "telemetry" not in [place.queue for place in reader.places]
 
 
+def test_a_dead_letter_queue_stays_watched_when_its_source_cannot_be_read() -> None:
+    """A single failed call would otherwise leave it unwatched until the next search."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+    reader = AccountReader(fake, DiscoveryConfig(include=("orders",)))
+    reader.discover()
+    assert names(reader.read()) == ["orders", "orders-dlq"]
+    fake.fail = {("GetQueueAttributes", "orders"): "RequestThrottled"}
+    reader.discover()
+    fake.fail = {}
+    assert names(reader.read()) == ["orders", "orders-dlq"]
+    fake.queues["orders"] = PLAIN
+    reader.discover()
+    assert names(reader.read()) == ["orders"]
+
+
 def test_an_answer_without_attributes_is_a_problem_and_no_queue_without_a_dead_letter_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
