@@ -31,6 +31,8 @@ _THROTTLED: Final = frozenset(
     ("RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
 )
 _DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
+_PROGRESS_KNOWN_MS: Final = 300_000
+"""A running task that was not read for this long may have gone on: it must not seem to have stopped moving messages."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -82,6 +84,8 @@ class _Queue:
     tags: dict[str, str] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     task: dict[str, Any] | None = None
+    has_task: bool = False
+    """Whether a task was ever reported: one that is no longer known has to be withdrawn."""
     progress: Progress | None = None
     task_read_at: int = 0
 
@@ -177,7 +181,7 @@ class AccountReader:
 
     def _target(self, queue: _Queue) -> str:
         """Return the ARN of its dead-letter queue, empty without one; the known one if it cannot be read."""
-        self._try(queue, "GetQueueAttributes", self._attributes, {})
+        self._try(queue, "GetQueueAttributes", self._attributes, None)
         return queue.target
 
     def _attributes(self, queue: _Queue) -> dict[str, str]:
@@ -199,7 +203,7 @@ class AccountReader:
         if queue.sources:
             attributes["dead_letter_sources"] = queue.sources
         self._follow_task(queue, at)
-        if queue.task is not None:
+        if queue.has_task:
             attributes["redrive_task"] = queue.task
         return queue_state(queue.place, at, attributes)
 
@@ -210,12 +214,20 @@ class AccountReader:
             return
         queue.task_read_at = at
 
-        def read(queue: _Queue) -> list[Any]:
+        def read(queue: _Queue) -> list[Any] | None:
             return list(self._client.list_message_move_tasks(SourceArn=queue.arn or "").get("Results", ()))
 
-        task = latest(self._try(queue, "ListMessageMoveTasks", read, []))
-        if task is not None:
+        found = self._try(queue, "ListMessageMoveTasks", read, None)
+        if found is None:
+            if queue.progress is not None and at - queue.progress.at >= _PROGRESS_KNOWN_MS:
+                queue.task = None
+            return
+        task = latest(found)
+        if task is None:
+            queue.task = queue.progress = None
+        else:
             queue.task, queue.progress = redrive_task(task, at, queue.progress)
+            queue.has_task = True
 
     def _try(self, queue: _Queue, call: str, action: Callable[[_Queue], Found], otherwise: Found) -> Found:
         try:

@@ -270,6 +270,29 @@ def test_a_redrive_task_is_followed_to_its_end() -> None:
     assert fake.calls.count("ListMessageMoveTasks") == 4
 
 
+def test_a_running_redrive_task_that_cannot_be_read_is_withdrawn() -> None:
+    """Its last known progress would look like a task that has stopped moving messages (`RedriveStalled`)."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+    now = [1_760_000_000_000]
+    task = {"Status": "RUNNING", "StartedTimestamp": now[0], "ApproximateNumberOfMessagesMoved": 20}
+    fake.tasks["orders-dlq"] = [task]
+    reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
+    reader.discover()
+
+    def look(after_s: int) -> Any:
+        now[0] += after_s * 1000
+        return {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]["redrive_task"]
+
+    first = look(60)
+    fake.fail = {"ListMessageMoveTasks": "RequestThrottled"}
+    assert look(200) == first  # a few failed calls change nothing
+    assert look(200) is None
+    fake.fail = {}
+    assert look(10)["progressed_at"] == first["progressed_at"]
+    fake.tasks.clear()
+    assert look(10) is None
+
+
 def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged once, not at each poll, and no heartbeat is sent."""
     fake: Any = Fake({"orders": PLAIN})
