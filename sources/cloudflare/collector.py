@@ -221,7 +221,9 @@ class CloudflareCollector:
             self._budget.pause(_UNAUTHORIZED_PAUSE_S)
 
     def _heard(self, *subjects: str) -> None:
-        self._heard_at_s = self._clock_s()
+        # Where no backlog can be read, the list alone says nothing about any queue.
+        if not self._queues.is_blind:
+            self._heard_at_s = self._clock_s()
         for subject in subjects:
             if self._said.pop(subject, None) is not None:
                 log.info("Cloudflare: %s: it answers again", subject)

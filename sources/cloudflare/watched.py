@@ -84,6 +84,11 @@ class WatchList:
             default=None,
         )
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the last request for the backlog failed for every queue there is."""
+        return bool(self._queues) and all("backlog" in queue.failures for queue in self)
+
     def __len__(self) -> int:
         return len(self._queues)
 

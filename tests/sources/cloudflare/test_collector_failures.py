@@ -64,6 +64,21 @@ def test_heartbeats_stop_when_the_api_is_silent(stub: Stub) -> None:
         run.until(lambda: len(run.of("heartbeat")) > reported, within_s=600)
 
 
+def test_heartbeats_stop_when_only_the_list_answers(stub: Stub) -> None:
+    """Nothing is known of any queue then; with a heartbeat after each list, the alert would come and go."""
+    stub.add("orders", consumer=WORKER)
+    with running(stub, discovery_interval_s=300, poll_interval_s=30, heartbeat_interval_s=10) as run:
+        run.until(lambda: run.of("heartbeat"))
+        stub.standing["/metrics"] = answering(503, "")
+        run.go_on(90)
+        reported = len(run.of("heartbeat"))
+        run.go_on(700)
+        assert len(stub.calls("/queues")) >= 3
+        assert len(run.of("heartbeat")) == reported
+        stub.standing.clear()
+        run.until(lambda: len(run.of("heartbeat")) > reported, within_s=700)
+
+
 def test_no_heartbeat_before_the_api_answered(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
