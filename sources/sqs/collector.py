@@ -59,8 +59,8 @@ class SqsCollector:
             drain = SqsTelemetryCollector(self._config, self._telemetry_client)
 
             def drain_once_checked(stop: threading.Event) -> None:
-                # Wait until it is known that the queue is not among the watched ones.
-                while not all(region.checked for region in regions):
+                # Wait until it is known that the queue is not among the watched ones of its region.
+                while not regions[0].checked:
                     if stop.wait(0.1):
                         return
                 drain.run(emit, stop)
@@ -113,7 +113,7 @@ class _Region:
             self._reader.discover()
         except (ClientError, BotoCoreError) as error:
             # The known queues are still watched.
-            self._log_problems([Problem(self._name, "ListQueues", type(error).__name__, str(error))])
+            self._log_problems([Problem.of(self._name, "ListQueues", error)])
             return False
         places = self._reader.places
         self._refuse_telemetry_queue(places)

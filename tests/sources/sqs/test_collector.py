@@ -237,6 +237,28 @@ def test_a_queue_named_by_url_is_read_in_its_own_region_only() -> None:
     assert [client.foreign for client in clients] == [0, 0]
 
 
+def test_the_telemetry_queue_is_drained_while_another_region_cannot_be_listed() -> None:
+    """The drain waits only until the queues of its own region are known."""
+    clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
+    clients[1].fail = {"ListQueues": "AccessDenied"}
+    stop = threading.Event()
+
+    def receive(**_: Any) -> dict[str, Any]:
+        drained.set()
+        stop.set()
+        return {}
+
+    drained = threading.Event()
+    clients[0].receive_message = receive
+    clients[0].get_queue_url = lambda **_: {"QueueUrl": clients[0].url("telemetry")}
+    config = SqsCollectorConfig(interval_s=0.05, telemetry={"queue": "telemetry"})  # type: ignore[arg-type]
+    timer = threading.Timer(5, stop.set)
+    timer.start()
+    SqsCollector(config, clients).run(lambda _: None, stop)
+    timer.cancel()
+    assert drained.is_set()
+
+
 def test_a_redrive_task_is_followed_to_its_end() -> None:
     """Tasks are requested for dead-letter queues only: at every poll while one runs, rarely otherwise."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
