@@ -143,8 +143,8 @@ class RegionReader:
             return action()
         except (ClientError, BotoCoreError, BadAnswer) as error:
             problem = Problem.of(place.queue, call, error)
-        # It was deleted since it was listed: there is nothing to report.
-        if not problem.gone:
+        # A queue that is gone was deleted since it was listed, which is no finding. One named by its URL was not listed.
+        if not problem.gone or place in {self._place(url) for url in self._named}:
             self._not_examined("warning", place, _words(problem))
         return None
 

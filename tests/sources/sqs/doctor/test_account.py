@@ -286,6 +286,13 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert reader.findings[0].scope == "1/eu-west-1"
 
 
+def test_a_queue_named_by_url_that_does_not_exist_is_a_finding() -> None:
+    """A mistyped URL would otherwise pass as nothing to examine."""
+    found, reader = read(Fake({}), urls=["https://sqs.eu-west-1.amazonaws.com/1/odrers"])
+    assert found == [("odrers", "not_examined")]
+    assert "QueueDoesNotExist" in reader.findings[0].summary
+
+
 def test_an_answer_without_attributes_is_not_a_queue_without_a_dead_letter_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """botocore turns a proxy's page of HTML, or half of an answer, into an answer without attributes."""
     fake = Fake({"a": {}})
