@@ -4,11 +4,12 @@ No network, no clock.
 
 The two can differ permanently: advisories were missed while disconnected, or an acknowledgement was reported as
 final and then rolled back without notice (a STOMP `ABORT`, a transaction left open). A difference counts only
-when nothing happened at the consumer between two polls; then
+when two polls show it:
 
--   the broker holds nothing and we do: it is gone, reported as `deleted`;
--   the broker holds more than we do, at a consumer seen from its first message: the latest acknowledgements
-    were rolled back, and their messages are reported as delivered again.
+-   the broker holds nothing at either, and we hold the same dispatch of a message at both: it is gone, reported as
+    `deleted`, whatever else the consumer did meanwhile;
+-   the broker holds more than we do, at a consumer seen from its first message at which nothing happened between
+    the polls: the latest acknowledgements were rolled back, and their messages are reported as delivered again.
 
 Anything else is left alone: the counts do not show which messages differ.
 """
@@ -20,8 +21,12 @@ from collections.abc import Iterable
 
 from sources.activemq.consumers import Consumer
 from sources.activemq.lifecycle import Lifecycle
+from sources.activemq.memory import Key, Message
 from sources.activemq.statistics import SubscriptionCounts, SubscriptionKey
 from sources.events import Event
+
+Dispatch = tuple[Key, int | None]
+"""A message, and when it was dispatched."""
 
 GONE = "reconciled: the broker reports nothing in flight at the consumer"
 NOT_GONE = "the broker still reports it in flight: the acknowledgement did not stand"
@@ -34,6 +39,8 @@ class Reconciler:
         self._lifecycle = lifecycle
         self._last_poll_ms: int | None = None
         self._last: dict[SubscriptionKey, int] = {}
+        self._doubted: set[Dispatch] = set()
+        """What we held at the last poll at consumers at which the broker counted nothing."""
         self.settled = 0
         self.reopened = 0
 
@@ -45,20 +52,27 @@ class Reconciler:
             counts[subscription.key] += subscription.dispatched
             full[subscription.key] |= subscription.full
         events: list[Event] = []
+        doubted: set[Dispatch] = set()
         for key, consumers in self._by_subscription().items():
             if key not in counts:
                 continue
             if len(consumers) == 1:
                 consumers[0].broker_dispatched, consumers[0].full = counts[key], full[key]
+            held = self._held(consumers)
             was, quiet = self._last.get(key), self._quiet(consumers)
-            if quiet and was == counts[key]:
-                events += self._compare(consumers, counts[key], now_ms)
-        self._last_poll_ms, self._last = asked_ms, dict(counts)
+            if counts[key] == 0:
+                gone = [message for message in held if _dispatch(message) in self._doubted]
+                self.settled += len(gone)
+                events += [self._lifecycle.settle(message, now_ms, GONE) for message in gone]
+                doubted.update(_dispatch(message) for message in held)
+            elif quiet and was == counts[key]:
+                events += self._reopened(consumers, counts[key] - len(held), now_ms)
+        self._last_poll_ms, self._last, self._doubted = asked_ms, dict(counts), doubted
         return events
 
     def forget(self) -> None:
         """Start a new session: the next poll has no predecessor to compare with."""
-        self._last_poll_ms, self._last = None, {}
+        self._last_poll_ms, self._last, self._doubted = None, {}, set()
 
     def _by_subscription(self) -> dict[SubscriptionKey, list[Consumer]]:
         found: defaultdict[SubscriptionKey, list[Consumer]] = defaultdict(list)
@@ -71,18 +85,20 @@ class Reconciler:
         last = self._last_poll_ms
         return last is not None and all(consumer.changed_local_ms < last for consumer in consumers)
 
-    def _compare(self, consumers: list[Consumer], broker: int, now_ms: int) -> list[Event]:
+    def _held(self, consumers: list[Consumer]) -> list[Message]:
         memory = self._lifecycle.memory
-        held = [message for consumer in consumers for message in memory.held_by(consumer.consumer)]
-        if broker == 0 and held:
-            self.settled += len(held)
-            return [self._lifecycle.settle(message, now_ms, GONE) for message in held]
-        missing = broker - len(held)
+        return [message for consumer in consumers for message in memory.held_by(consumer.consumer)]
+
+    def _reopened(self, consumers: list[Consumer], missing: int, now_ms: int) -> list[Event]:
         if missing <= 0 or len(consumers) != 1 or not consumers[0].whole:
             return []
-        again = memory.lately_deleted_by(consumers[0].consumer, missing)
+        again = self._lifecycle.memory.lately_deleted_by(consumers[0].consumer, missing)
         if len(again) < missing:
             return []
         self.reopened += len(again)
         # Oldest first, in their order of dispatch.
         return [self._lifecycle.reopen(message, now_ms, NOT_GONE) for message in reversed(again)]
+
+
+def _dispatch(message: Message) -> Dispatch:
+    return message.key, message.out_ms

@@ -254,11 +254,29 @@ def test_an_inconclusive_difference_changes_nothing(why: str, first: int, second
     assert poll_twice(driven.lifecycle, first, second)[1] == [], why
 
 
-def test_a_busy_consumer_is_never_corrected() -> None:
+def test_a_message_dispatched_after_the_last_poll_is_not_settled() -> None:
+    """Its dispatch may be read before the broker's count that includes it."""
     driven = DrivenLifecycle()
     driven.apply(consumer(A), 0)
-    driven.apply(seen("dispatched", by=A, out_ms=1), 12_000)
-    assert poll_twice(driven.lifecycle, 0, 0)[1] == []
+    reconciler = Reconciler(driven.lifecycle)
+    none_held = [SubscriptionCounts(KEY, 0, 1, False)]
+    assert reconciler.observe(none_held, START_MS + 10_000, START_MS + 10_005) == []
+    driven.apply(seen("dispatched", by=A, out_ms=12_000), 12_000)
+    assert reconciler.observe(none_held, START_MS + 20_000, START_MS + 20_005) == []
+
+
+def test_a_missed_acknowledgement_of_a_busy_consumer_is_noticed() -> None:
+    """Between two polls it works on other messages, but at each of them the broker counts none in flight."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", message="missed", by=A, out_ms=1), 1)
+    reconciler = Reconciler(driven.lifecycle)
+    settled: list[Event] = []
+    for at in (10_000, 20_000):
+        settled += reconciler.observe([SubscriptionCounts(KEY, 0, 1, False)], START_MS + at, START_MS + at + 5)
+        driven.apply(seen("dispatched", message=f"at {at}", by=A, out_ms=at + 100), at + 100)
+        driven.apply(seen("consumed", message=f"at {at}", out_ms=at + 100), at + 200)
+    assert [(e["type"], e["message_id"], e["reason"]) for e in settled] == [("deleted", "missed", GONE)]
 
 
 def test_messages_held_before_the_collector_came_are_no_contradiction() -> None:
