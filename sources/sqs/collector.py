@@ -101,6 +101,8 @@ class _Region:
             events = self._reader.read()
             problems = self._reader.take_problems()
             self._log_problems(problems)
+            if self._config.discovery.tags and any(p.throttled and p.call == "ListQueueTags" for p in problems):
+                discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
             self._pace(any(problem.throttled for problem in problems) or not listed)
             if events or (listed and not problems):
                 events.append(self._heartbeat())

@@ -331,6 +331,22 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
 
 
+def test_a_queue_whose_tags_were_throttled_is_looked_at_again_soon() -> None:
+    """Without its tags it is not known to be wanted: it would be unwatched until the next search, in five minutes."""
+
+    class Busy(Fake):
+        def list_queue_tags(self, **params: Any) -> dict[str, Any]:
+            self.fail = {"ListQueueTags": "RequestThrottled"} if self.calls.count("ListQueueTags") == 0 else {}
+            return super().list_queue_tags(**params)
+
+    fake: Any = Busy({"orders": PLAIN})
+    fake.tags = {"orders": {"env": "prod"}}
+    config: Any = {"discovery": {"tags": {"env": "prod"}}, "discovery_interval_s": 300}
+    found = collect(fake, lambda events: "queue_state" in [event["type"] for event in events], **config)
+    assert fake.calls.count("ListQueueTags") == 2
+    assert found
+
+
 def test_known_queues_are_watched_while_listing_fails() -> None:
     """A failed listing does not count as an empty one."""
     fake: Any = Fake({"orders": PLAIN})
