@@ -70,10 +70,18 @@ def _parsed(path: Path, content: bytes) -> Any:
     except UnicodeDecodeError:
         raise UnreadableFile(f"{path} is not text: name a Terraform plan as JSON or a CloudFormation template") from None
     try:
+        return _loaded(text)
+    except RecursionError:
+        raise UnreadableFile(
+            f"{path} is nested too deeply: it is neither a Terraform plan nor a CloudFormation template"
+        ) from None
+    except (yaml.YAMLError, ValueError) as error:
+        # A date that does not exist is a plain ValueError.
+        raise UnreadableFile(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+
+
+def _loaded(text: str) -> Any:
+    try:
         return json.loads(text)
     except ValueError:
-        pass
-    try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 -- a safe loader with CloudFormation's tags
-    except yaml.YAMLError as error:
-        raise UnreadableFile(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
