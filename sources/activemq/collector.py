@@ -17,6 +17,7 @@ from sources.activemq.findings import Finding
 from sources.activemq.inbox import Inbox, Incoming
 from sources.activemq.lifecycle import Lifecycle, Limits
 from sources.activemq.queue_traits import QueueTraits
+from sources.activemq.temporary import of_lasting_queues
 from sources.activemq.watch import Watch
 from sources.events import Emit
 
@@ -74,9 +75,14 @@ class ActiveMQCollector:
                 wait_s = next(waits)
                 log.warning("ActiveMQ: %s; next attempt in %.1f s", error, wait_s)
                 stop.wait(wait_s)
+                # Nothing can contradict an acknowledgement while the broker is away.
+                self._flush(emit, now_ms())
         # Ends still in their grace period would otherwise never be reported.
-        if last := self.lifecycle.flush(now_ms() + round(self._config.settle_grace_s * 1000)):
-            emit(last)
+        self._flush(emit, now_ms() + round(self._config.settle_grace_s * 1000))
+
+    def _flush(self, emit: Emit, now_ms: int) -> None:
+        if ended := of_lasting_queues(self.lifecycle.flush(now_ms)):
+            emit(ended)
 
     def _watch(self, address: Address, emit: Emit, stop: threading.Event) -> None:
         """Serve one connection. Raises `BrokerUnavailable` when it ends other than by `stop`."""
