@@ -226,11 +226,17 @@ MESSAGE_TOO_OLD = Entry(
         "A message has been waiting for a long time although a consumer could receive it now. Unlike CloudWatch's age, this age "
         "ignores messages in flight, so a long job, or a poison message while a consumer holds it, does not trigger the alert."
     ),
-    rule=("For {wait}, the oldest visible message has been older than {limit}.",),
+    rule=(
+        "For {wait}, the oldest visible message has been older than {limit}.",
+        "It does not fire for a dead-letter queue, where messages wait for a person.",
+    ),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr=('max by (%(by)s) (queuewatch_oldest_message_age_seconds{scope="visible"%(match)s}) > %(limit)s'),
+        expr=(
+            'max by (%(by)s) (queuewatch_oldest_message_age_seconds{scope="visible"%(match)s}) > %(limit)s'
+            ' unless on (%(on)s) queuewatch_queue_info{is_dead_letter_queue="true"}'
+        ),
         why=(
             "The raw age is used because a service-level objective on waiting time is a separate number, not a fault that the "
             "judge detects."

@@ -34,9 +34,22 @@ def info(settings: Settings) -> tuple[list[dict[str, str]], str]:
 def test_kind_and_dead_letter_queue_are_labels_and_no_tag_is_unless_chosen() -> None:
     """Tags may have any number of values, and each would be a series."""
     labels, line = info(Settings(now_is_event_time=True))
-    about = {"system": "aws_sqs", "scope_id": "", "queue": "orders", "kind": "standard", "dead_letter_queue": "orders-dlq"}
-    assert labels == [about]
-    assert line.endswith('kind="standard",dead_letter_queue="orders-dlq"} 1')
+    about = {"kind": "standard", "dead_letter_queue": "orders-dlq", "is_dead_letter_queue": ""}
+    assert labels == [{"system": "aws_sqs", "scope_id": "", "queue": "orders", **about}]
+    assert line.endswith('kind="standard",dead_letter_queue="orders-dlq",is_dead_letter_queue=""} 1')
+
+
+def test_a_dead_letter_queue_says_that_it_is_one() -> None:
+    """An alert on waiting messages leaves it out, whichever way it is known to be one."""
+    events = [
+        event("queue_state", 1_000, attributes=ATTRIBUTES),
+        event("queue_state", 1_000, queue="orders-dlq", attributes={"kind": "standard", "visible": 1}),
+    ]
+    said = judged([(1_000, events)], Settings(now_is_event_time=True))
+    snapshot = said.snapshots[-1]
+    found = {s.labels["queue"]: s.labels for s in samples(snapshot, snapshot.at_ms) if s.name == "queuewatch_queue_info"}
+    assert found["orders-dlq"]["is_dead_letter_queue"] == "true"
+    assert found["orders"]["is_dead_letter_queue"] == ""
 
 
 def test_chosen_tags_are_labels() -> None:

@@ -161,6 +161,12 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
             {of("queuewatch_oldest_message_age_seconds", scope="all"): "90000x40"},
             "9m",
         ),
+        Check(
+            "quiet",
+            "a dead letter waits for a person",
+            {AGE: "7200x40", of("queuewatch_queue_info", kind="standard", is_dead_letter_queue="true"): "1x40"},
+            "9m",
+        ),
         Check("boundary", "a quarter of an hour sharp is not too old", {AGE: "900x40"}, "9m"),
         Check("boundary", "a second more is", {AGE: "901x40"}, "9m", (_old("15m 1s"),)),
         Check("boundary", "not for less than five minutes", {AGE: "901x40"}, "4m45s"),

@@ -10,8 +10,8 @@ METRICS: tuple[Metric, ...] = (
         "queuewatch_queue_info",
         "gauge",
         "Always 1; the labels describe the queue, for joins with its other series. `tag_…`: tags chosen in `judge.tag_labels`. "
-        "`worst_queue`: of queues folded into one row, the worst.",
-        ("kind", "dead_letter_queue"),
+        "`is_dead_letter_queue`: `true` or empty. `worst_queue`: of queues folded into one row, the worst.",
+        ("kind", "dead_letter_queue", "is_dead_letter_queue"),
         info=values.info,
     ),
     Metric(

@@ -30,7 +30,13 @@ def info(queue: QueueView) -> dict[str, str]:
     """Return the labels of the queue's info series."""
     tags = {f"tag_{_NOT_OF_A_LABEL.sub('_', name)}": value for name, value in queue.tags.items()}
     worst = {"worst_queue": queue.worst_member.queue} if queue.worst_member else {}
-    return {"kind": queue.kind or "", "dead_letter_queue": queue.dead_letter_queue or "", **worst, **tags}
+    return {
+        "kind": queue.kind or "",
+        "dead_letter_queue": queue.dead_letter_queue or "",
+        "is_dead_letter_queue": "true" if queue.is_dead_letter_queue else "",
+        **worst,
+        **tags,
+    }
 
 
 _NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
