@@ -44,23 +44,30 @@ def arrivals_alert(signal: SignalName, label: str, why: str, summary: str, descr
 
 
 def totals_alert(signal: SignalName, totals: tuple[str, ...], label: str, why: str, summary: str, description: str) -> AlertSpec:
-    """Return an alert that fires while the signal holds, and again when the sum of `totals`, its label, grows."""
-    total = " + ".join(f"max by (%(on)s) (last_over_time({name}[{BRIDGE}]))" for name in totals)
+    """Return an alert that fires while the signal holds, and again when the sum of `totals`, its label, grows.
+
+    A queue may have only some of the totals, and one of a folded row has none: the signal alone must still page. The label is
+    then `unknown`.
+    """
+    each = [f"max by (%(on)s) (last_over_time({name}[{BRIDGE}]))" for name in totals]
+    none = f"0 * max by (%(on)s) (last_over_time({_findings(signal)}[{BRIDGE}]))"
+    total = " or ".join((" + ".join(each), *each, none))
     firing = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > bool 0"
-    return _counted(f"({total}) * on (%(on)s) group_right () ({firing})", label, why, summary, description)
+    expr = f"({total}) * on (%(on)s) group_right () ({firing})"
+    return _counted(expr, label, why, summary, description, shown="{{ if $value }}%s{{ else }}unknown{{ end }}")
 
 
 def _findings(signal: SignalName) -> str:
     return f'queuewatch_signals{{signal="{signal}"%(match)s}}'
 
 
-def _counted(expr: str, label: str, why: str, summary: str, description: str) -> AlertSpec:
+def _counted(expr: str, label: str, why: str, summary: str, description: str, *, shown: str = "%s") -> AlertSpec:
     return AlertSpec(
         expr,
         why,
         summary,
         description,
         keep_firing_s=0.0,
-        labels={label: '{{ printf "%.0f" $value }}'},
+        labels={label: shown.replace("%s", '{{ printf "%.0f" $value }}')},
         judged_severity=True,
     )

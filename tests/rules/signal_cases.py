@@ -112,12 +112,12 @@ def _arrivals(n: int) -> Alert:
 DROPPED = signal("MessageDropped", "critical")
 
 
-def _losses(expired: int, dropped: int) -> Alert:
+def _losses(expired: int | str, dropped: int | str, lost: int | str) -> Alert:
     text = (
         f"Messages of {WHERE} are being lost: {expired} expired and {dropped} dropped since counting began. Age of the oldest "
         "remaining message: unknown."
     )
-    return Alert(labels("critical", lost=str(expired + dropped)), text)
+    return Alert(labels("critical", lost=str(lost)), text)
 
 
 def _losing(expired: str, dropped: str, firing: str) -> dict[str, str]:
@@ -175,7 +175,21 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "with the totals as its label",
             _losing("3x40", "4x40", "1x40"),
             "1m",
-            (_losses(3, 4),),
+            (_losses(3, 4, 7),),
+        ),
+        Check(
+            "fires",
+            "where only one of the totals is known",
+            {DROPPED: "1x40", of("queuewatch_messages_expired_total"): "3x40"},
+            "1m",
+            (_losses(3, "unknown", 3),),
+        ),
+        Check(
+            "fires",
+            "for a queue of a folded row, which has no totals of its own",
+            {DROPPED: "1x40"},
+            "1m",
+            (_losses("unknown", "unknown", "unknown"),),
         ),
         Check("quiet", "old losses alone are no alert", _losing("3x40", "4x40", "_x40"), "5m"),
         Check("quiet", "an ended signal", _losing("3x40", "4x40", "1x4 stale"), "4m"),
@@ -184,21 +198,21 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "before the next loss the label is the old total",
             _losing("3x8 4x32", "4x40", "1x8 2x32"),
             "2m",
-            (_losses(3, 4),),
+            (_losses(3, 4, 7),),
         ),
         Check(
             "boundary",
             "at the next loss it is another alert, and the old one is gone",
             _losing("3x8 4x32", "4x40", "1x8 2x32"),
             "2m15s",
-            (_losses(4, 4),),
+            (_losses(4, 4, 8),),
         ),
         Check(
             "boundary",
             "a finding that ends while the rest goes on changes nothing",
             _losing("4x40", "4x40", "2x8 1x32"),
             "3m",
-            (_losses(4, 4),),
+            (_losses(4, 4, 8),),
         ),
     ),
     "DeadLetterArrived": (
