@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from alerts.signal_alert import BRIDGE
+
+_INFO: Final = f"last_over_time(queuewatch_queue_info[{BRIDGE}])"
+
 TAGGED: Final = (
-    "(%(expr)s) * on (%(on)s) group_left (%(tags)s) topk by (%(on)s) (1, max by (%(on)s, %(tags)s) (queuewatch_queue_info)) "
-    "or (%(expr)s) unless on (%(on)s) queuewatch_queue_info"
+    f"(%(expr)s) * on (%(on)s) group_left (%(tags)s) topk by (%(on)s) (1, max by (%(on)s, %(tags)s) ({_INFO})) "
+    f"or (%(expr)s) unless on (%(on)s) {_INFO}"
 )
 """An alert's expression with tags as labels, in the notation that Python and jsonnet share.
 
 A queue without an info series still alerts, without the labels. `max` and `topk` leave one info series per queue, even while
-two instances report it, because the join would fail with two.
+two instances report it, because the join would fail with two. During a restart, an alert that bridges it keeps its labels:
+without them it would be another alert, routed to somebody else.
 """
 
 
