@@ -246,6 +246,14 @@ FALLING_BEHIND = Entry(
     links=(),
 )
 
+
+def _grew(total: str) -> str:
+    """Return PromQL that holds while a total has grown within 15 minutes, or since the last scrape of the day before that."""
+    latest = f"max by (%(by)s) (sum by (%(by)s, instance) ({total}))"
+    before = f"max by (%(by)s) (sum by (%(by)s, instance) (last_over_time({total}[1d] offset 15m)))"
+    return f"sum by (%(by)s) (increase({total}[15m])) > 0 or {latest} - {before} > 0"
+
+
 TELEMETRY_LOST = Entry(
     name="TelemetryLost",
     group="watcher",
@@ -261,12 +269,12 @@ TELEMETRY_LOST = Entry(
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr=(
-            "sum by (%(by)s) (increase(queuewatch_pipeline_lost_records_total[15m])) > 0 or sum by (%(by)s) "
-            "(increase(queuewatch_pipeline_offset_resets_total[15m])) > 0 or sum by (%(by)s) "
-            "(increase(queuewatch_pipeline_lost_files_total[15m])) > 0"
+        expr=" or ".join(_grew(f"queuewatch_pipeline_{what}_total") for what in ("lost_records", "offset_resets", "lost_files")),
+        why=(
+            "Losses are counted from the partitions' start offsets and per spool file; for a recreated topic they are unknown. "
+            "Most are found by the first batch after an outage: `increase` sees no rise there, so the total is also compared "
+            "with the last one before."
         ),
-        why="Losses are counted from the partitions' start offsets and per spool file; for a recreated topic they are unknown.",
         summary="Telemetry was lost before it was read.",
         description=(
             "Kafka records or spool files were deleted before queuewatch read them, or a spool file was too large. The data "

@@ -290,6 +290,19 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("fires", "a topic was created again", {RESETS: "0x8 1x40"}, "5m", (LOST,)),
         Check("fires", "a spool file was gone", {_lost_files("gone"): "0x8 1x40"}, "5m", (LOST,)),
         Check("fires", "a spool file was refused", {_lost_files("refused"): "0x8 1x40"}, "5m", (LOST,)),
+        Check(
+            "fires",
+            "what the first batch after an outage finds, although no scrape saw the total rise",
+            {_lost_records("0"): "0x20 stale _x200 500x100"},
+            "1h5m",
+            (LOST,),
+        ),
+        Check(
+            "quiet",
+            "an earlier loss when the service starts on another host",
+            {_lost_records("0"): "500x20 stale", _lost_records("0").replace("a:9400", "b:9400"): "_x40 500x200"},
+            "20m",
+        ),
         Check("fires", "of all kinds, in one", {_lost_records("0"): "0x8 9x40", _lost_files("gone"): "0x8 1x40"}, "5m", (LOST,)),
         Check(
             "quiet",
