@@ -175,10 +175,11 @@ QUEUE_STALE = Entry(
     thresholds=(),
     severity="info",
     alert=AlertSpec(
-        expr='max by (%(by)s) (queuewatch_queue_status{status="stale"%(match)s}) > 0',
+        expr='max by (%(by)s) (last_over_time(queuewatch_queue_status{status="stale"%(match)s}[3m])) > 0',
         why=(
             "The status series is used because TelemetryStale is about a collector and has no queue label: Alertmanager needs "
-            "the queue's labels to know which alerts to inhibit."
+            "the queue's labels to know which alerts to inhibit. Those outlast a restart of queuewatch, so this one must, too, "
+            "until JobDown inhibits them."
         ),
         summary="Nothing reports on a queue any more.",
         description=(

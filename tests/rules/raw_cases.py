@@ -175,6 +175,13 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "QueueStale": (
         Check("fires", "at once: it only holds back others", {STALE: "1x40"}, "0s", (QUEUE_STALE,)),
         Check("quiet", "a queue that is reported on", {STALE: "0x40", LAGGING: "1x40"}, "5m"),
+        Check(
+            "fires",
+            "during a restart, like the alerts it holds back",
+            {STALE: "1x8 stale"},
+            "4m30s",
+            (QUEUE_STALE,),
+        ),
         Check("boundary", "still at its last evaluation", {STALE: "1x8 0x30"}, "2m", (QUEUE_STALE,)),
         Check("boundary", "it ends at once", {STALE: "1x8 0x30"}, "2m15s"),
     ),
