@@ -168,12 +168,21 @@ PIPELINE_LAGGING = Entry(
     group="watcher",
     subject="queuewatch",
     meaning=("The data queuewatch publishes is older than it should be, so every alert on a queue is late by the same time."),
-    rule=("For {wait}, the newest event of each batch has been older than {limit} at publication.",),
+    rule=(
+        "For {wait}, the newest event of each batch has been older than {limit} at publication, and events have arrived in the "
+        "last five minutes.",
+    ),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr="max by (%(by)s) (queuewatch_pipeline_lag_seconds) > %(limit)s",
-        why="The raw lag shows how late every signal is.",
+        expr=(
+            "max by (%(by)s) (queuewatch_pipeline_lag_seconds) > %(limit)s"
+            " and sum by (%(by)s) (increase(queuewatch_events_total[5m])) > 0"
+        ),
+        why=(
+            "The raw lag shows how late every signal is. It is that of the last batch with events: when nothing more is sent, "
+            "the job has caught up."
+        ),
         summary="Signals are late because queuewatch lags.",
         description=(
             f"Events are {own_value('duration')} old when they are published. Alerts on queues are late by the same time."

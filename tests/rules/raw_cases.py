@@ -102,6 +102,7 @@ def _no_batch(age: str) -> Alert:
 
 
 LAG = job("queuewatch_pipeline_lag_seconds")
+READ = job("queuewatch_events_total", result="accepted")
 
 
 def _lag(age: str) -> Alert:
@@ -277,12 +278,18 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         Check("boundary", "a minute after the limit was passed", {LAST: "0x60"}, "2m15s", (_no_batch("2m 15s"),)),
     ),
     "PipelineLagging": (
-        Check("fires", "minutes behind", {LAG: "180x60"}, "6m", (_lag("3m 0s"),)),
-        Check("quiet", "keeps pace", {LAG: "0.5x60"}, "10m"),
-        Check("boundary", "a minute is borne", {LAG: "60x60"}, "10m"),
-        Check("boundary", "more is not", {LAG: "61x60"}, "10m", (_lag("1m 1s"),)),
-        Check("boundary", "not for less than five minutes", {LAG: "61x60"}, "4m45s"),
-        Check("boundary", "for five minutes", {LAG: "61x60"}, "5m", (_lag("1m 1s"),)),
+        Check("fires", "minutes behind", {LAG: "180x60", READ: "0+900x60"}, "6m", (_lag("3m 0s"),)),
+        Check("quiet", "keeps pace", {LAG: "0.5x60", READ: "0+900x60"}, "10m"),
+        Check(
+            "quiet",
+            "a restart while nothing is sent: the newest event is old, and it was read",
+            {LAG: "7200x60", READ: "900x60"},
+            "10m",
+        ),
+        Check("boundary", "a minute is borne", {LAG: "60x60", READ: "0+900x60"}, "10m"),
+        Check("boundary", "more is not", {LAG: "61x60", READ: "0+900x60"}, "10m", (_lag("1m 1s"),)),
+        Check("boundary", "not for less than five minutes", {LAG: "61x60", READ: "0+900x60"}, "5m"),
+        Check("boundary", "for five minutes", {LAG: "61x60", READ: "0+900x60"}, "5m15s", (_lag("1m 1s"),)),
     ),
     "FallingBehind": (
         Check("fires", "many and growing", {WAITING: "200000+1000x100"}, "20m", (_behind("280k"),)),
