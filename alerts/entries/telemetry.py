@@ -115,11 +115,19 @@ COLLECTOR_SILENT = Entry(
         "A collector has sent nothing for a long time. This alert reads the raw timestamp, so unlike TelemetryStale it fires "
         "even if the job itself hangs."
     ),
-    rule=("For {wait}, the collector's last event has been older than {limit}.",),
+    rule=(
+        "For {wait}, the collector's last event has been older than {limit}.",
+        "It does not fire while queuewatch itself is more than a minute behind its source: the collector's newer events have "
+        "not been read yet.",
+    ),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr="time() - max by (%(by)s) (queuewatch_telemetry_last_event_timestamp_seconds) > %(limit)s",
+        expr=(
+            "time() - max by (%(by)s) (queuewatch_telemetry_last_event_timestamp_seconds unless ignoring (collector)"
+            " (queuewatch_pipeline_lag_seconds > 60 and sum without (result) (increase(queuewatch_events_total[5m])) > 0))"
+            " > %(limit)s"
+        ),
         why="The raw timestamp is used because its age grows even while nothing is judged.",
         summary="A collector has been silent for a long time.",
         description=(

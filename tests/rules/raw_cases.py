@@ -189,6 +189,19 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "CollectorSilent": (
         Check("fires", "while its time stamp stays", {HEARD: "0x100"}, "20m", (_silent("20m 0s"),)),
         Check("quiet", "a collector that reports", {HEARD: "0+15x100"}, "20m"),
+        Check(
+            "quiet",
+            "queuewatch catches up after an outage: what the collector sent since has not been read",
+            {HEARD: "0x100", LAG: "3600-30x100", READ: "0+900x100"},
+            "20m",
+        ),
+        Check(
+            "fires",
+            "queuewatch was behind when the last events came, and no more came",
+            {HEARD: "0x100", LAG: "3600x100", READ: "900x100"},
+            "20m",
+            (_silent("20m 0s"),),
+        ),
         Check("boundary", "a minute after the limit was passed, less a step", {HEARD: "0x100"}, "11m"),
         Check("boundary", "a minute after the limit was passed", {HEARD: "0x100"}, "11m15s", (_silent("11m 15s"),)),
     ),
