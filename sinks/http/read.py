@@ -35,6 +35,11 @@ from sinks.store import Published, SnapshotStore
 from streaming.judge.signals import SEVERITY_RANK, SIGNAL_NAMES
 from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
 
+LISTED_FOR = ("poison", "held", "head", "dead_letter", "oldest")
+"""Why a message is listed: the values of the parameter `why`."""
+
+_SWITCH = {"1": True, "true": True, "0": False, "false": False}
+
 
 class ReadApi:
     """Endpoints as methods, which run in threads and do not wait for each other."""
@@ -88,7 +93,7 @@ class ReadApi:
         published, now_ms = self._latest()
         params = request.query_params
         queue = _one_queue(published, request.path_params["queue"], params)
-        why = frozenset(params.getlist("why"))
+        why = _choices(params, "why", LISTED_FOR)
         found = [m for m in queue.messages if not why or why.intersection(m.why)]
         offset, limit = _slice(params)
         return _answer(
@@ -236,7 +241,7 @@ def _queue_query(params: QueryParams) -> QueueQuery:
     return QueueQuery(
         text=params.get("filter", ""),
         statuses=_choices(params, "status", QUEUE_STATUSES),
-        firing=params.get("firing", "") in ("1", "true"),
+        firing=_switch(params, "firing"),
         system=params.get("system"),
         scope=params.get("scope"),
         sort=sort,
@@ -252,7 +257,7 @@ def _slice(params: QueryParams) -> tuple[int, int]:
         text = params.get(name)
         if text is not None:
             if not text.isdecimal() or len(text) > 9:
-                raise _bad(name, text, ("a whole number",))
+                raise _bad(name, text, ("a whole number of at most nine digits",))
             numbers[name] = int(text)
     return numbers["offset"], min(numbers["limit"], MAX_LIMIT)
 
@@ -263,6 +268,13 @@ def _choices(params: QueryParams, name: str, known: Sequence[str]) -> frozenset[
         if part not in known:
             raise _bad(name, part, known)
     return frozenset(given)
+
+
+def _switch(params: QueryParams, name: str) -> bool:
+    text = params.get(name, "0")
+    if text not in _SWITCH:
+        raise _bad(name, text, tuple(_SWITCH))
+    return _SWITCH[text]
 
 
 def _required(params: QueryParams, name: str) -> str:

@@ -130,6 +130,8 @@ def test_pages_hold_each_queue_once(start: StartService) -> None:
         ("status=broken", "status=broken", "lagging"),
         ("limit=-1", "limit=-1", "whole number"),
         ("order=up", "order=up", "asc, desc"),
+        ("offset=99999999999", "offset=99999999999", "at most nine digits"),
+        ("firing=yes", "firing=yes", "1, true, 0, false"),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_the_valid_values(shop: Service, query: str, message: str, fix: str) -> None:
@@ -138,6 +140,13 @@ def test_a_wrong_parameter_is_refused_with_the_valid_values(shop: Service, query
     assert answer.status_code == 400
     assert message in error_of(answer)["message"]
     assert fix in error_of(answer)["fix"]
+
+
+def test_a_wrong_reason_for_listing_messages_is_refused(shop: Service) -> None:
+    """An empty list would look as if nothing were wrong with the queue."""
+    answer = shop.client.get("/api/v1/queues/orders/messages?why=poisoned")
+    assert answer.status_code == 400
+    assert error_of(answer)["fix"] == "use poison, held, head, dead_letter, oldest"
 
 
 def test_suspects_are_listed_with_ids_and_timelines(shop: Service) -> None:
