@@ -57,11 +57,10 @@ export class QueuePage {
     this.totals = el("dl", { class: "numbers small" });
     this.broker = el("dl", { class: "settings" });
     this.brokerPart = section("settings", "Broker settings", this.broker);
-    this.node = el(
+    // Headings without contents would look like a queue with nothing in it: it may have vanished since its alert.
+    this.parts = el(
       "div",
-      { class: "queue-page" },
-      el("p", { class: "back" }, el("a", { href: back() }, "← All queues")),
-      el("div", { class: "queue-head" }, this.title, this.where, this.sentence),
+      { hidden: true },
       this.firingPart,
       this.membersPart,
       section("numbers", "Now", this.numbers, this.charts),
@@ -76,6 +75,13 @@ export class QueuePage {
         section("totals", "Since counting began", this.totals),
         this.brokerPart,
       ),
+    );
+    this.node = el(
+      "div",
+      { class: "queue-page" },
+      el("p", { class: "back" }, el("a", { href: back() }, "← All queues")),
+      el("div", { class: "queue-head" }, this.title, this.where, this.sentence),
+      this.parts,
     );
   }
 
@@ -94,6 +100,7 @@ export class QueuePage {
   }
 
   show(queue) {
+    this.parts.hidden = false;
     setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.status, queue.kind]), () => [
       el("span", { class: "status", "data-status": queue.status }, statusWord(queue.status)),
       el("span", {}, systemName(queue.system)),
