@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+_LATEST_MS = 253_402_300_800_000
+"""The year 10,000."""
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -35,6 +39,16 @@ def duration_ms(milliseconds: float) -> str:
 def count(number: float, thing: str) -> str:
     """Format a count: `1 message`, `1,204 messages`."""
     return f"{number:,.0f} {thing}{'' if number == 1 else 's'}"
+
+
+def evidence_words(name: str, value: object) -> str:
+    """Format a value of the evidence by its name: `…_at` is a time, in milliseconds since 1970, and shown in UTC."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    # A time from outside may be beyond any calendar.
+    if name.endswith("_at") and isinstance(value, int) and 0 <= value < _LATEST_MS:
+        return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return str(value)
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sinks.explain.explanation import Explanation, Reason
-from sinks.explain.formatting import duration, printable
+from sinks.explain.formatting import duration, evidence_words, printable
 
 
 def to_text(explanation: Explanation) -> str:
@@ -37,7 +37,7 @@ def _signal_lines(signal: str, reasons: Sequence[Reason]) -> Iterator[str]:
         finding = reason.finding
         yield f"  FIRING {signal} ({finding.severity}, for {duration(reason.firing_s)})"
         yield f"    {finding.evidence.get('summary', '')}"
-        numbers = [f"{name}={value}" for name, value in finding.evidence.items() if name != "summary"]
+        numbers = [f"{name}={evidence_words(name, value)}" for name, value in finding.evidence.items() if name != "summary"]
         if numbers:
             yield f"    Evidence: {', '.join(numbers)}"
     yield f"    It means: {reasons[0].advice.meaning}"

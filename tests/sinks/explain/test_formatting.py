@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.explain.formatting import duration
+from sinks.explain.formatting import duration, evidence_words
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,18 @@ from sinks.explain.formatting import duration
 def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
     """Durations are precise enough to act on and short enough to read."""
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("last_received_at", 1_795_671_530_524, "2026-11-26T05:38:50Z"),
+        ("arrived_at", 10**18, "1000000000000000000"),
+        ("final_attempt", False, "no"),
+        ("age_s", 159.0, "159.0"),
+        ("reason", "held_head", "held_head"),
+    ],
+)
+def test_times_in_the_evidence_can_be_compared_with_a_log(name: str, value: object, words: str) -> None:
+    """Nobody reads milliseconds since 1970 at night; a time beyond any calendar is shown as it is."""
+    assert evidence_words(name, value) == words
