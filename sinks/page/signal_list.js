@@ -57,10 +57,14 @@ function update(node, signal) {
   setText(node.querySelector('[data-role="summary"]'), signal.summary);
   since(node.querySelector('[data-role="since"]'), signal.since_ms);
   const about = node.querySelector('[data-role="about"]');
-  setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}|${signal.folded}`, () => [
-    ...(signal.group ? [" · group ", name(signal.group)] : []),
-    ...(signal.consumer ? [" · consumer ", name(signal.consumer)] : []),
-    ...(signal.alerting ? [] : [" · does not alert"]),
-    ...(signal.folded ? [` · explained by ${signal.folded}`] : []),
-  ]);
+  // A signal without a queue is about a collector, or about queuewatch itself.
+  const parts = [
+    signal.group ? ["group ", name(signal.group)] : null,
+    signal.consumer ? [signal.queue ? "consumer " : "collector ", name(signal.consumer)] : null,
+    signal.alerting ? null : ["does not alert"],
+    signal.folded ? [`explained by ${signal.folded}`] : null,
+  ].filter(Boolean);
+  setChildren(about, `${signal.group}|${signal.consumer}|${signal.alerting}|${signal.folded}`, () =>
+    parts.flatMap((part, index) => [index || signal.queue ? " · " : "", ...part]),
+  );
 }

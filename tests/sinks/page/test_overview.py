@@ -322,6 +322,13 @@ def test_queues_that_were_fine_before_an_outage_are_not_called_fine_now(visit: S
     expect(heading).to_have_text(re.compile(r"^All 2 queues were fine at \d\d:\d\d:\d\d UTC$"))
 
 
+def test_a_signal_without_a_queue_names_its_collector(visit: StartVisit) -> None:
+    """Its card says nothing about a queue or a consumer."""
+    page = visit(shop_snapshot(wall_ms())).open()
+    card = page.get_by_role("listitem").filter(has_text="Telemetry stale")
+    expect(card.locator(".signal-where")).to_have_text("collector sqs-us")
+
+
 def test_a_link_to_a_queue_opens_it(visit: StartVisit) -> None:
     """A link from an alert opens the queue; if the queue has vanished, the page says so."""
     visited = visit(shop_snapshot(wall_ms()))
