@@ -33,11 +33,15 @@ def companion(metric: str, shown: Shown, *, matchers: str = "", function: str = 
 
     `matchers` are additional PromQL matchers without braces; `function` aggregates several series.
     """
-    extra = f",{matchers}".replace('"', r"\"") if matchers else ""
-    selector = f"{function}({metric}{{job=%q,system=%q,scope_id=%q,queue=%q{extra}}})"
-    asked = f'with printf "{selector}" $labels.job $labels.system $labels.scope_id $labels.queue | query'
     answer = _braced(f". | first | value | {_FORMATS[shown]}")
-    return f"{_braced(asked)}{answer}{_braced('else')}unknown{_braced('end')}"
+    return f"{_asked(metric, matchers, function)}{answer}{_braced('else')}unknown{_braced('end')}"
+
+
+def _asked(metric: str, matchers: str, function: str, condition: str = "") -> str:
+    """Return the beginning of a template whose rest is for the result of a query, if it has one."""
+    extra = f",{matchers}".replace('"', r"\"") if matchers else ""
+    selector = f"{function}({metric}{{job=%q,system=%q,scope_id=%q,queue=%q{extra}}}){condition}"
+    return _braced(f'with printf "{selector}" $labels.job $labels.system $labels.scope_id $labels.queue | query')
 
 
 def _braced(action: str) -> str:
@@ -62,4 +66,10 @@ def groups_in(state: str) -> str:
 
 def oldest(scope: str) -> str:
     """Return the template for the age of the oldest message in a scope: `all`, `visible`, `cloudwatch`, `healthy`."""
-    return companion("queuewatch_oldest_message_age_seconds", "duration", matchers=f'scope="{scope}"')
+    return at_least(scope) + companion("queuewatch_oldest_message_age_seconds", "duration", matchers=f'scope="{scope}"')
+
+
+def at_least(scope: str) -> str:
+    """Return the template that says so if the age of the oldest message in a scope is a lower bound."""
+    asked = _asked("queuewatch_oldest_message_age_exact", f'scope="{scope}"', "max", " == 0")
+    return f"{asked}at least {_braced('end')}"

@@ -7,7 +7,7 @@ from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert
-from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
+from alerts.templating import QUEUE, at_least, companion, messages_in, oldest, own_value
 
 QUEUE_STALLED = Entry(
     name="QueueStalled",
@@ -244,9 +244,9 @@ MESSAGE_TOO_OLD = Entry(
         ),
         summary="Messages wait too long for a consumer.",
         description=(
-            f"The oldest message a consumer could receive from {QUEUE} has waited {own_value('duration')}. Visible messages: "
-            f"{messages_in('visible')}. Time to drain: {companion('queuewatch_time_to_drain_seconds', 'duration')}. Age "
-            f"CloudWatch would show: {oldest('cloudwatch')}."
+            f"The oldest message a consumer could receive from {QUEUE} has waited {at_least('visible')}{own_value('duration')}. "
+            f"Visible messages: {messages_in('visible')}. Time to drain: "
+            f"{companion('queuewatch_time_to_drain_seconds', 'duration')}. Age CloudWatch would show: {oldest('cloudwatch')}."
         ),
         for_s=300.0,
         limit=_AGE,

@@ -157,6 +157,18 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
             (_old("2h 0m 0s", "184", "10m 0s", "30s"),),
         ),
         Check(
+            "fires",
+            "with a lower bound marked as one",
+            {
+                AGE: "7200x40",
+                of("queuewatch_oldest_message_age_exact", scope="visible"): "0x40",
+                of("queuewatch_oldest_message_age_seconds", scope="cloudwatch"): "30x40",
+                of("queuewatch_oldest_message_age_exact", scope="cloudwatch"): "0x40",
+            },
+            "5m",
+            (_old("at least 2h 0m 0s", cloudwatch="at least 30s"),),
+        ),
+        Check(
             "quiet",
             "what is in flight does not count",
             {of("queuewatch_oldest_message_age_seconds", scope="all"): "90000x40"},
