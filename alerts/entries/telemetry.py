@@ -183,8 +183,8 @@ COVERAGE_LOW = Entry(
         why="A second step after TelemetryPartial: the raw ratio, with a limit far outside that signal's range and its own wait.",
         summary="The tracked messages of a queue differ widely from the broker's count.",
         description=(
-            f"The tracked messages of {QUEUE} are {own_value('percent')} of the broker's count, "
-            f"{companion('queuewatch_queue_messages', 'count', function='sum')}. Poison messages, stuck groups and ages of this "
+            f"The {companion('queuewatch_tracked_messages', 'count', function='sum')} tracked message(s) of {QUEUE} are "
+            f"{own_value('percent')} of the broker's count. Poison messages, stuck groups and ages of this "
             "queue are incomplete."
         ),
         for_s=1800.0,

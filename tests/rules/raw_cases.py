@@ -45,9 +45,9 @@ def _silent(ago: str) -> Alert:
 COVERAGE = of("queuewatch_telemetry_coverage_ratio")
 
 
-def _uncovered(share: str, counted: str = "unknown") -> Alert:
+def _uncovered(share: str, tracked: str = "unknown") -> Alert:
     text = (
-        f"The tracked messages of {WHERE} are {share} of the broker's count, {counted}. Poison messages, stuck groups and ages "
+        f"The {tracked} tracked message(s) of {WHERE} are {share} of the broker's count. Poison messages, stuck groups and ages "
         "of this queue are incomplete."
     )
     return Alert(labels("warning", component="watcher"), text)
@@ -220,11 +220,11 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "CoverageLow": (
         Check(
             "fires",
-            "with the broker's count",
+            "with the number of tracked messages",
             {
                 COVERAGE: "0.2x200",
-                of("queuewatch_queue_messages", state="visible"): "90x200",
-                of("queuewatch_queue_messages", state="in_flight"): "10x200",
+                of("queuewatch_tracked_messages", state="visible"): "90x200",
+                of("queuewatch_tracked_messages", state="in_flight"): "10x200",
             },
             "31m",
             (_uncovered("20%", "100"),),
