@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals
+from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals, where
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
 from streaming.judge.signals import SignalName
 
@@ -16,6 +16,7 @@ def dead_letters(context: Context) -> Board:
         return f"sum by ({BY_QUEUE}) (increase({of_queue(f'queuewatch_messages_{total}_total')}[$__rate_interval]))"
 
     waiting = per_queue("queuewatch_queue_messages", 'state="visible"')
+    dead = of_queue("queuewatch_queue_info", where("is_dead_letter_queue", "true"))
     expiry = per_queue("queuewatch_dead_letter_expiry_seconds").replace("max by", "min by", 1)
     return Board(
         "dead-letters",
@@ -63,13 +64,8 @@ def dead_letters(context: Context) -> Board:
                     Panel(
                         "timeseries",
                         "Waiting in dead-letter queues",
-                        "Visible messages of the dead-letter queues whose next deletion time is known.",
-                        queries=(
-                            Query(
-                                f"{waiting} and on ({BY_QUEUE}) {per_queue('queuewatch_dead_letter_expiry_seconds')}",
-                                NAME,
-                            ),
-                        ),
+                        "Visible messages of each dead-letter queue.",
+                        queries=(Query(f"{waiting} and on ({BY_QUEUE}) {dead}", NAME),),
                     ),
                     Panel(
                         "timeseries",

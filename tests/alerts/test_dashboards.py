@@ -254,3 +254,10 @@ def test_a_disabled_alert_has_no_line() -> None:
     off = dashboards(AlertRulesConfig(rules={"MessageTooOld": AlertSwitch(enabled=False)}))
     assert "QueuewatchMessageTooOld" in FILES["queuewatch-queue.json"]
     assert all("QueuewatchMessageTooOld" not in text for text in off.values())
+
+
+def test_the_panel_of_waiting_dead_letters_includes_queues_without_retention() -> None:
+    """A dead-letter queue of a broker that keeps messages for ever has no time of the next deletion."""
+    (expr,) = (expr for title, expr in targets("queuewatch-dead-letters.json") if title == "Waiting in dead-letter queues")
+    assert {s.name for s in selectors(expr)} == {"queuewatch_queue_messages", "queuewatch_queue_info"}
+    assert 'is_dead_letter_queue="true"' in expr
