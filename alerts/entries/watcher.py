@@ -207,7 +207,8 @@ PIPELINE_LAGGING = Entry(
     fix=(
         "Give it more CPU. More shards help only up to the number of cores; `queuewatch state reshard` changes their number.",
         "Send many events per record: one record per event costs several times as much.",
-        "A single huge FIFO queue is one shard: watch it with a separate queuewatch.",
+        "A single huge FIFO queue is one shard: watch it with a separate queuewatch, which Prometheus scrapes under a job name "
+        "of its own (`alerts.job`).",
     ),
     ignore=("Catching up after a restart: the lag falls without action.",),
     links=(),
