@@ -45,7 +45,7 @@ def test_one_row_per_queue_and_firing_signals_first(visit: StartVisit) -> None:
     expect(signals.nth(2)).to_contain_text("247 messages wait behind it.")
     expect(signals.nth(2)).to_contain_text("critical")
     assert names(page)[:4] == ["invoice-mail", "orders-dlq", "payments.fifo", "orders"]
-    assert "Lagging Poison message ×2 2 min 4" in row(page, "orders")
+    assert re.search(r"Lagging Poison message ×2 [23] min \d", row(page, "orders"))
     assert row(page, "orders").endswith("184 12 5")
     assert row(page, "warehouse-sync").endswith("Stale – – – – –"), "not known is not zero"
     page.get_by_role("button", name="Show all 9 signals").click()
