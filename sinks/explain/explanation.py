@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sinks.explain.advice import Advice, advice
+from sinks.explain.formatting import duration
 from sinks.explain.near_misses import NearMiss, NearMisses
 from sinks.explain.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
 from streaming.core.settings import Settings
@@ -55,7 +56,7 @@ class Explanation:
     more: int
     """The number of further subjects with this name."""
     hint: str
-    """If nothing has the name: what that means, and similar names."""
+    """If nothing has the name: what that means and similar names; or what is known of a collector that has it."""
 
     @property
     def firing(self) -> bool:
@@ -77,7 +78,7 @@ def explain(
     """
     context = _Context(snapshot, now_ms, settings or Settings(), runbook_base_url)
     subjects = tuple(context.subjects(what))
-    hint = "" if subjects else _hint(snapshot, what)
+    hint = "" if subjects else context.about_collector(what) or _hint(snapshot, what)
     return Explanation(
         what=what, now_ms=now_ms, subjects=subjects[:MAX_SUBJECTS], more=max(0, len(subjects) - MAX_SUBJECTS), hint=hint
     )
@@ -157,6 +158,16 @@ class _Context:
             near_misses=near,
         )
 
+    def about_collector(self, name: str) -> str:
+        """Return what is known of a collector, which belongs to no queue; nothing if there is none of this name."""
+        last_ms = self.snapshot.collectors.get(name)
+        if last_ms is None:
+            return ""
+        firing = [f for f in self.snapshot.firing if f.key.signal == "TelemetryStale" and f.key.consumer == name]
+        signals = [f"FIRING TelemetryStale: {_summary(f)} {' '.join(advice(f).to_do)}" for f in firing]
+        heard = f"{name} is a collector: its last event came {duration(max(0, self.now_ms - last_ms) / 1000)} ago."
+        return " ".join((heard, *(signals or ("No signal fires for it.",))))
+
     def near_misses(self, queue: QueueView) -> NearMisses:
         return NearMisses(queue, self.settings, self.now_ms)
 
@@ -167,6 +178,10 @@ class _Context:
             if f.key.queue_name == queue.name and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
+
+
+def _summary(finding: Finding) -> str:
+    return str(finding.evidence.get("summary", ""))
 
 
 _CULPRITS: Mapping[SignalName, tuple[str, ...]] = {

@@ -170,6 +170,14 @@ def test_an_unknown_name_says_what_that_means_and_what_is_near() -> None:
     assert "was settled, is healthy, or was never seen" in to_text(explanation)
 
 
+def test_a_collector_that_fell_silent_is_explained() -> None:
+    """TelemetryStale belongs to no queue; 'nothing is called so' would send the reader away from the cause."""
+    text = to_text(about("sqs-us"))
+    assert text.startswith("sqs-us is a collector: its last event came 3 min 10 s ago. FIRING TelemetryStale: Collector sqs-us")
+    assert "Check the collector's log" in text
+    assert to_text(about("sqs-eu")) == "sqs-eu is a collector: its last event came 4 s ago. No signal fires for it.\n"
+
+
 def test_text_contains_no_terminal_control_characters() -> None:
     """External names may contain escape sequences, direction marks and newlines."""
     for name in (*HOSTILE_NAMES, "\x1b[31mred", "\x07bell"):
