@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -43,12 +44,21 @@ def explain(
         raise CommandError(
             f"{shown} needs {'other' if token else 'its'} credentials: give the token of http.auth with --token-file"
         )
+    if answer.status_code == 503 and _is_starting(answer.text):
+        raise CommandError(f"{shown} has published no batch yet: it is starting, or cannot reach its source; /-/ready says more")
     if answer.status_code not in (200, 404):
         words = " ".join(answer.text.split())[:200]
         raise CommandError(f"{shown} answers {answer.status_code}: {words}; is this the address of queuewatch?")
     typer.echo(answer.text.rstrip("\n"))
     if answer.status_code == 404:
         raise typer.Exit(1)
+
+
+def _is_starting(text: str) -> bool:
+    try:
+        return bool(json.loads(text)["error"]["code"] == "starting")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _token(file: Path | None) -> str | None:

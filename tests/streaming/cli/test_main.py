@@ -330,6 +330,15 @@ def test_explain_reports_that_no_service_answers(in_process: Run) -> None:
     assert "--url" in done.stderr
 
 
+def test_explain_says_that_the_service_is_starting(in_process: Run) -> None:
+    """The address is right, so the error does not ask whether it is."""
+    with serve(create_app(SnapshotStore()), port=0) as server:
+        done = in_process("explain", "orders", "--url", server.url)
+    assert done.returncode == 1
+    assert "has published no batch yet" in done.stderr
+    assert "is this the address" not in done.stderr
+
+
 @pytest.fixture
 def guarded() -> Iterator[str]:
     """The address of a real service that requires a token."""
