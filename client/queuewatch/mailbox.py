@@ -7,11 +7,11 @@ operation of an application's thread is a single step of a deque or of a `Simple
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from queuewatch.events import Event, Unbuilt
@@ -24,7 +24,7 @@ class Mailbox:
         self._max_events = max_events
         self._full_at = full_at
         self._events: deque[Event | Unbuilt] = deque()
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._rung = False
         self._rung_full = False
         self._waiters: deque[Any] = deque()
@@ -72,11 +72,21 @@ class Mailbox:
 
     # For the reader
 
+    def renew_bell(self) -> None:
+        """Wait with the `SimpleQueue` of this moment, which gevent and eventlet replace; call it before the reader starts.
+
+        After such a replacement, the reader is a green thread of the application's own thread: if it waited with the original
+        class, the application would stop.
+        """
+        if type(self._bell) is not queue.SimpleQueue:
+            self._bell = queue.SimpleQueue()
+            self.ring()
+
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for events or a waiter; return False on a timeout."""
         try:
             self._bell.get(timeout=timeout_s)
-        except Empty:
+        except queue.Empty:
             return False
         return True
 
@@ -90,7 +100,7 @@ class Mailbox:
 
     def clear_bell(self) -> None:
         """Re-arm the wake-up before the events are taken, so that later events wake the reader again."""
-        with contextlib.suppress(Empty):
+        with contextlib.suppress(queue.Empty):
             while True:
                 self._bell.get_nowait()
         self._rung = self._rung_full = False

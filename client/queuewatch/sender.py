@@ -151,6 +151,7 @@ class BackgroundSender:
                 return
             if not self._exit_registered:  # first, because a signal handler may raise SystemExit at any step of the start
                 self._register_exit()
+            self._box.renew_bell()
             thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
                 self._thread = thread

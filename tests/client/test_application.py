@@ -122,6 +122,41 @@ def test_asynchronous_clients_are_watched(
     assert _kinds(tmp_path) == {"sent": 2, "received": 2, "deleted": 2}
 
 
+_PATCHED_LATE = """
+import boto3, sys, threading
+from queuewatch import watch
+client = boto3.client("sqs")
+watching = watch(client, to=sys.argv[1])
+from gevent import monkey
+monkey.patch_all()
+url = client.create_queue(QueueName=sys.argv[2])["QueueUrl"]
+client.send_message(QueueUrl=url, MessageBody="x")
+thread = threading.Thread(target=client.send_message, kwargs={"QueueUrl": url, "MessageBody": "y"})
+thread.start()
+thread.join()
+assert watching.flush(20)
+"""
+
+
+@pytest.mark.parametrize("to", ["spool", "kafka"])
+def test_gevent_may_patch_after_the_import_of_the_library(
+    application: Path, sqs_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest, to: str
+) -> None:
+    """The sender is then a green thread of the only thread: it must not wait with classes from before the patch.
+
+    `gunicorn --preload -k gevent` imports the application in this order. A sender that waits so stops the application for good.
+    """
+    url = f"spool:{tmp_path}"
+    if to == "kafka":
+        kafka = request.getfixturevalue("kafka")
+        url = f"kafka://{kafka.bootstrap}/{kafka.create_topic()}"
+    command = [str(application), "-W", "ignore", "-c", _PATCHED_LATE, url, f"q-{uuid.uuid4().hex}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=sqs_environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    if to == "spool":
+        assert _kinds(tmp_path) == {"sent": 2}
+
+
 _TASKS = """
 import os, signal
 from urllib.parse import urlsplit

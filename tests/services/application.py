@@ -32,7 +32,7 @@ def variables(endpoint: str) -> dict[str, str]:
 
 
 def create(folder: Path) -> Path:
-    """Create the environment with boto3, aioboto3, Celery and the library; return its Python. Raises `ServiceUnavailable`."""
+    """Create the environment with `frameworks.txt` and the library; return its Python. Raises `ServiceUnavailable`."""
     frameworks = _frameworks()
     environment = folder / "environment"
     venv.create(environment, symlinks=True)

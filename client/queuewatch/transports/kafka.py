@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import warnings
 from collections.abc import Sequence
@@ -117,6 +118,9 @@ class KafkaTransport(Transport):
             "allow_auto_create_topics": False,
             "metrics_enabled": False,
             "kafka_client": client,
+            # That of this moment: the library's default is that of its import, and after gevent or eventlet have replaced the
+            # class, waiting with it would stop the application, whose thread runs the library's green thread.
+            "selector": selectors.DefaultSelector,
         }
         # Older releases of kafka-python know fewer settings.
         known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
