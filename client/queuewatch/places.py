@@ -26,11 +26,20 @@ def place_of_url(url: str, client_region: str | None) -> Place:
     parts = urlsplit(url)
     segments = [segment for segment in parts.path.split("/") if segment]
     queue = segments[-1] if segments else url
-    found = _REGION_IN_HOST.search(parts.hostname or "")
-    region = (found[1] or found[2]) if found else client_region
+    region = _region_in(parts.hostname) or client_region
     if len(segments) < 2 or not region:
         return Place(None, queue)
     return Place(f"{segments[-2]}/{region}", queue)
+
+
+def region_of_url(url: str) -> str | None:
+    """Return the region that a queue URL's host contains, or None."""
+    return _region_in(urlsplit(url).hostname)
+
+
+def _region_in(host: str | None) -> str | None:
+    found = _REGION_IN_HOST.search(host or "")
+    return (found[1] or found[2]) if found else None
 
 
 def place_of_arn(arn: str) -> Place:

@@ -313,6 +313,34 @@ def test_sqs_carries_a_payload_as_one_message(moto_sqs: Any) -> None:
         client.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
 
 
+@pytest.mark.parametrize(
+    ("queue", "variables", "default"),
+    [
+        ("{name}?region=eu-west-1", {"AWS_DEFAULT_REGION": "us-east-1"}, None),
+        ("https://sqs.eu-west-1.amazonaws.com/123456789012/{name}", {"AWS_DEFAULT_REGION": "us-east-1"}, None),
+        ("{name}", {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_REGION": "us-east-1"}, "us-east-1"),
+        ("{name}", {"AWS_REGION": "eu-west-1"}, "us-east-1"),
+        ("{name}", {}, "eu-west-1"),
+    ],
+    ids=["option", "URL", "boto3", "AWS_REGION", "default"],
+)
+def test_the_region_of_a_telemetry_queue(
+    moto_sqs: Any, monkeypatch: pytest.MonkeyPatch, queue: str, variables: dict[str, str], default: str | None
+) -> None:
+    """boto3 ignores the region in a queue's URL and AWS_REGION, so it would call another region's endpoint, or none."""
+    for variable in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    given = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_ENDPOINT_URL_SQS": moto_sqs.endpoint}
+    for variable, value in (given | variables).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    client = sqs.session().client("sqs", endpoint_url=moto_sqs.endpoint, region_name="eu-west-1")
+    name = f"telemetry-{uuid.uuid4().hex[:8]}"
+    url = client.create_queue(QueueName=name)["QueueUrl"]
+    open_transport(f"sqs:{queue.format(name=name)}", default_region=default).send(b"{}\n")
+    assert [got["Body"] for got in client.receive_message(QueueUrl=url)["Messages"]] == ["{}\n"]
+
+
 def test_a_missing_telemetry_queue_is_named(moto_sqs: Any) -> None:
     """The transport retries, because the queue may still be created."""
     with pytest.raises(SendError, match="no such queue") as caught:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from queuewatch.places import region_of_url
 from queuewatch.transports import SendError, Transport, open_transport
 from queuewatch.transports.http import NEVER_RETRIED
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
@@ -121,7 +122,8 @@ class QueuePoster(_Poster):
         self.name = f"sqs:{queue}"
         self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
         self._queue = queue
-        self._region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        named = region or region_of_url(queue)
+        self._region = named or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
         self._url: str | None = queue if "/" in queue else None
         self._connection = _Connection(self._endpoint())
 

@@ -119,7 +119,7 @@ def _sender(settings: Settings) -> BackgroundSender | None:
         _log.error("no telemetry destination: give --to or set QUEUEWATCH_TO; calls are forwarded, nothing is reported")
         return None
     try:
-        transport = open_transport(to)
+        transport = open_transport(to, default_region=settings.upstreams.all[0].region)
     except ValueError as error:
         _log.error("%s; calls are forwarded, nothing is reported", error)
         return None

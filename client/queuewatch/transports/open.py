@@ -17,12 +17,13 @@ from queuewatch.transports.sqs import SqsTransport
 _FORMS = "kafka://host:9092[,host:9092]/topic, spool:/folder, http(s)://host:9400/api/v1/events or sqs:<queue name or URL>"
 
 
-def open_transport(to: str, *, durable: bool = False) -> Transport:
+def open_transport(to: str, *, durable: bool = False, default_region: str | None = None) -> Transport:
     """Return the transport for a URL; nothing is connected or created yet.
 
     Forms: `kafka://host:9092[,host…]/topic[?security_protocol=SASL_SSL&sasl_mechanism=…&compression_type=…]`,
     `spool:/folder[?max_file_bytes=…&max_age_s=…&max_folder_bytes=…]`, `http(s)://host:9400/api/v1/events`, `sqs:<queue name or
-    URL>[?region=…]`. With `durable`, sent events survive a crash of the machine, even if that costs time.
+    URL>[?region=…]`. With `durable`, sent events survive a crash of the machine, even if that costs time. `default_region` is
+    that of an SQS queue if nothing else names one.
 
     Raises `ValueError`, which names the invalid part.
     """
@@ -38,7 +39,7 @@ def open_transport(to: str, *, durable: bool = False) -> Transport:
         known = {"max_file_bytes": int, "max_age_s": float, "max_folder_bytes": int}
         return SpoolTransport(path.removeprefix("//"), durable=durable, **_convert(to, options, known))
     if scheme == "sqs":
-        return SqsTransport(path.removeprefix("//"), **_convert(to, options, {"region": str}))
+        return SqsTransport(path.removeprefix("//"), default_region=default_region, **_convert(to, options, {"region": str}))
     raise ValueError(f"{shown(to)!r}: {scheme!r} is not a telemetry transport; use {_FORMS}")
 
 

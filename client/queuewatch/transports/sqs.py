@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Final
 
+from queuewatch.places import region_of_url
 from queuewatch.quiet import quiet
 from queuewatch.transports.base import SENDER_THREAD, SendError, Transport
 
@@ -18,11 +20,14 @@ own_session: Final = threading.local()
 class SqsTransport(Transport):
     """Sends one SQS message per payload, through a boto3 client that is not watched itself."""
 
-    def __init__(self, queue: str, *, region: str | None = None, client: Any = None) -> None:
+    def __init__(self, queue: str, *, region: str | None = None, default_region: str | None = None, client: Any = None) -> None:
+        """`region` comes before that of the queue's URL and of the environment, `default_region` after them."""
         self.name = f"sqs:{queue}"
         self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
         self._queue = queue
-        self._region = region
+        # boto3 calls its own region's endpoint, whatever URL it is given.
+        self._region = region or region_of_url(queue)
+        self._default_region = default_region
         self._given = client
         self._client: Any = client
         self._url: str | None = None
@@ -57,7 +62,10 @@ class SqsTransport(Transport):
             # A separate session, because hooks on the application's session must not see telemetry.
             own_session.in_the_making = True
             try:
-                self._client = boto3.Session().client("sqs", region_name=self._region)
+                session = boto3.Session()
+                # boto3 does not read AWS_REGION, the variable of the other SDKs.
+                region = self._region or session.region_name or os.environ.get("AWS_REGION") or self._default_region
+                self._client = session.client("sqs", region_name=region)
             finally:
                 own_session.in_the_making = False
         if self._url is None:

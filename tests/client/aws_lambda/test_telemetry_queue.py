@@ -15,6 +15,7 @@ from tests.client.aws_lambda.receiver import Receiver
 from tests.client.aws_lambda.test_carrying import ended
 from tests.services import sqs as sqs_service
 from tests.services.elasticmq import ElasticMQ
+from tests.services.moto_sqs import MotoSqs
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -45,6 +46,19 @@ def test_a_telemetry_queue_gets_what_the_collector_reads(
         ("deleted", "é-m1"),
         ("batch", None),
     ]
+
+
+def test_a_telemetry_queue_of_another_region_is_given_by_its_url(runtime: Runtime, moto_sqs: MotoSqs) -> None:
+    """A call must be signed for the region of its endpoint, not for that of the function."""
+    elsewhere = sqs_service.session().client("sqs", endpoint_url=moto_sqs.endpoint, region_name="eu-west-1")
+    name = f"telemetry-{runtime.name}-elsewhere"
+    url = elsewhere.create_queue(QueueName=name)["QueueUrl"]
+    to = f"sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/{name}"
+    with runtime.start(
+        to, AWS_ENDPOINT_URL_SQS=moto_sqs.endpoint, AWS_REGION="us-east-1", QUEUEWATCH_LAMBDA_SEND_MS="3000"
+    ) as function:
+        ended(function, "m0")
+        assert elsewhere.receive_message(QueueUrl=url)["Messages"]
 
 
 def test_a_large_batch_is_split_into_messages_that_sqs_accepts(runtime: Runtime, elasticmq: ElasticMQ, sqs: SQSClient) -> None:

@@ -7,6 +7,7 @@ import https from "node:https";
 
 // About the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile.
 const NEVER_RETRIED = new Set([400, 413, 415, 422]);
+const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2}(?:-[a-z0-9]+)+-\d+)\./;
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 
 export class SendError extends Error {
@@ -115,7 +116,8 @@ export class QueuePoster {
     this.name = `sqs:${queue}`;
     this.environment = environment;
     this.queue = queue;
-    this.region = new URLSearchParams(options).get("region") ?? environment.AWS_REGION ?? environment.AWS_DEFAULT_REGION ?? "us-east-1";
+    const named = new URLSearchParams(options).get("region") ?? REGION_IN_URL.exec(queue)?.[1];
+    this.region = named ?? environment.AWS_REGION ?? environment.AWS_DEFAULT_REGION ?? "us-east-1";
     this.url = queue.includes("/") ? queue : undefined;
     this.endpoint = new URL(environment.AWS_ENDPOINT_URL_SQS ?? environment.AWS_ENDPOINT_URL ?? this.#origin());
     this.connection = new Connection(this.endpoint);
