@@ -117,6 +117,22 @@ def test_no_call_waits_for_telemetry_or_fails_with_it(elasticmq: ElasticMQ, prox
         assert stats["buffered"] <= 50
 
 
+def test_telemetry_to_a_queue_is_not_sent_through_the_proxy_itself(elasticmq: ElasticMQ) -> None:
+    """The application's variable may be set for the proxy too; each call with telemetry would then be reported by another one."""
+    telemetry, port = f"telemetry-{uuid.uuid4().hex[:10]}", free_port()
+    at_sqs = client(elasticmq.endpoint)
+    telemetry_url = at_sqs.create_queue(QueueName=telemetry)["QueueUrl"]
+    variables = {"AWS_ENDPOINT_URL_SQS": f"http://localhost:{port}", "AWS_ENDPOINT_URL": elasticmq.endpoint}
+    options = ("--listen", f"127.0.0.1:{port}")
+    with proxy_service.start(elasticmq.endpoint, *options, to=f"sqs:{telemetry}", env=variables) as proxy:
+        made = client(proxy.endpoint)
+        sent = made.send_message(QueueUrl=new_queue(made), MessageBody="x")
+        [record] = at_sqs.receive_message(QueueUrl=telemetry_url, WaitTimeSeconds=10)["Messages"]
+        assert json.loads(record["Body"])["message_id"] == sent["MessageId"]
+        assert proxy.stats()["calls"] == 2
+        assert "AWS_ENDPOINT_URL_SQS is this proxy's own address" in proxy.log.read_text()
+
+
 def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
     """The proxy answers 503 in the protocol's form; the SDK's own retries succeed once SQS is back."""
     port = free_port()

@@ -21,7 +21,7 @@ from queuewatch.proxy.credentials import CredentialSource
 from queuewatch.proxy.forwarding import Forwarder
 from queuewatch.proxy.host_names import HostNames
 from queuewatch.proxy.server import Handler
-from queuewatch.proxy.settings import Settings
+from queuewatch.proxy.settings import Settings, own_endpoints
 from queuewatch.proxy.telemetry import Telemetry
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports import open_transport
@@ -37,6 +37,10 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises `OSError` if the address is not available."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    for name in own_endpoints(os.environ, settings.host, settings.port):
+        # Meant for the application. Each call with telemetry would itself be reported, without end.
+        del os.environ[name]
+        _log.warning("%s is this proxy's own address; the proxy itself does not use it", name)
     _runner()(_serve(settings))
 
 

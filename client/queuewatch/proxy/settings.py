@@ -8,13 +8,16 @@ import math
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 
 from queuewatch.proxy.options import DEFAULT_DRAIN_S, address
 from queuewatch.proxy.upstreams import Upstream, Upstreams, upstream_of_region
+
+_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL")
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 -- compared with, not listened on
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,7 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
         )
     upstreams = _upstreams(given, environment, session)
     for upstream in upstreams.all:
-        parts = urlsplit(upstream.origin)
-        if port and parts.port == port and _is_loopback(parts.hostname or "") and _is_loopback(host):
+        if _leads_to(upstream.origin, host, port):
             raise ValueError(f"{upstream.origin} is this proxy's own address")
     if given.max_handles < 1 or given.max_buffered < 1:
         raise ValueError("--max-handles and --max-buffered must be positive numbers")
@@ -70,6 +72,21 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
         drain_s=_drain_s(given.drain_s, environment.get("QUEUEWATCH_PROXY_DRAIN_S")),
         tls=_tls(environment.get("AWS_CA_BUNDLE")),
     )
+
+
+def own_endpoints(environment: Mapping[str, str], host: str, port: int) -> list[str]:
+    """Return the variables that would send the proxy's own calls, such as telemetry to an SQS queue, through the proxy itself."""
+    return [name for name in _ENDPOINT_VARIABLES if _leads_to(environment.get(name, ""), host, port)]
+
+
+def _leads_to(url: str, host: str, port: int) -> bool:
+    try:
+        parts = urlsplit(url)
+        same_port = parts.port == port
+    except ValueError:
+        return False
+    called = parts.hostname or ""
+    return same_port and port != 0 and (called == host or (_is_loopback(called) and (_is_loopback(host) or host in _ANY)))
 
 
 def _is_loopback(host: str) -> bool:
