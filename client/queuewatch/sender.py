@@ -94,6 +94,7 @@ class BackgroundSender:
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> None:
         """Queue events for sending, or count them as dropped. Takes a few microseconds, whatever the transport does."""
+        _notice_fork()
         if self._box.offer(events) and self._thread is None:
             self._start()
 
@@ -102,6 +103,7 @@ class BackgroundSender:
 
         May be called in a signal handler.
         """
+        _notice_fork()
         if self._thread is None and not self._box:
             return True
         if self._thread is None or not self._thread.is_alive():
@@ -113,6 +115,7 @@ class BackgroundSender:
 
         Events offered afterwards are dropped.
         """
+        _notice_fork()
         deadline_s = self.exit_deadline_s if deadline_s is None else deadline_s
         thread = self._thread
         self._give_up_s = time.monotonic() + deadline_s
@@ -365,7 +368,19 @@ def flush_all() -> bool:
     return all(done)
 
 
+_process = os.getpid()
+"""The process whose events the senders hold."""
+
+
+def _notice_fork() -> None:
+    """Do in a child what the hook below does, because a server in C, such as uWSGI, may fork without calling Python's hooks."""
+    if os.getpid() != _process:
+        _after_fork_in_child()
+
+
 def _after_fork_in_child() -> None:
+    global _process  # noqa: PLW0603 -- one per process
+    _process = os.getpid()
     for sender in list(_senders):
         with contextlib.suppress(Exception):
             sender.transport.after_fork()

@@ -50,6 +50,40 @@ def test_the_sender_thread_imports_nothing(kafka: Any, moto_sqs: Any, tmp_path: 
     assert _imported_in_the_thread("https://localhost:1/", sqs_environment, 0.5) == ["sent 0"]
 
 
+_FORK_IN_C = """
+import ctypes, os, sys, time
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=0.01)
+sender.offer([{"type": "parent"}])
+assert sender.flush(30)
+for how in ("flushes", "waits", "only exits"):
+    time.sleep(0.5)  # the sender's thread is idle: Python's own lock is not prepared for this fork
+    child = ctypes.PyDLL(None).fork()
+    if not child:
+        began_s = time.monotonic()
+        if how != "only exits":
+            sender.offer([{"type": how}])
+        if how == "flushes" and not sender.flush(5):
+            os._exit(1)
+        if how == "waits":
+            time.sleep(2)
+            os._exit(0)
+        sender.close()
+        os._exit(0 if time.monotonic() - began_s < 2 else 2)
+    print(how, os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
+    """uWSGI forks its workers in C without calling Python's hooks, after the application may have sent events."""
+    command = [sys.executable, "-c", _FORK_IN_C, f"spool:{tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("flushes 0\nwaits 0\nonly exits 0\n", "")
+    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    assert sorted(json.loads(line)["type"] for line in lines) == ["flushes", "parent", "waits"]
+
+
 _FORK_AFTER_THE_FIRST_SEND = """
 import os, sys, time
 from queuewatch.sender import BackgroundSender
