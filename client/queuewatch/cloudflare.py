@@ -209,7 +209,7 @@ class PullConsumer:
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                raise PullError(f"{action}: the API answered {error.code}{_said(error.read())}", error.code) from error
+                raise PullError(f"{action}: the API answered {error.code}{_said(_body_of(error))}", error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise PullError(f"{action}: the API did not answer: {type(error).__name__}") from error
         if not isinstance(found, dict) or not found.get("success"):
@@ -235,6 +235,14 @@ def _message(entry: Mapping[str, Any], leased_until: int) -> Message:
         leased_until=leased_until,
         metadata=entry.get("metadata") or {},
     )
+
+
+def _body_of(error: urllib.error.HTTPError) -> bytes:
+    """Return the body of an error response, empty if the connection ends within it."""
+    try:
+        return error.read()
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _said(body: bytes) -> str:

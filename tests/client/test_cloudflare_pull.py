@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -177,6 +179,25 @@ def test_an_unreachable_api_is_an_error() -> None:
     with pytest.raises(PullError) as caught:
         consumer.pull()
     assert caught.value.status is None
+
+
+def test_an_error_response_that_breaks_off_is_still_that_error() -> None:
+    """A gateway that closes the connection within its response must not raise an exception that callers do not expect."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 500\r\n\r\n<html>")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(PullError) as caught:
+            PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).pull()
+        thread.join()
+    assert caught.value.status == 503
 
 
 def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
