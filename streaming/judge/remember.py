@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from streaming.judge.conditions import Condition, Conditions
 from streaming.judge.context import HOUR_MS, Context
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
 from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import strategy_verdicts
@@ -39,7 +40,7 @@ CONDITIONS: tuple[Condition, ...] = (
     failed_since,
     uncovered_since,
 )
-OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since)
+OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since)
 
 
 def remember_holds(c: Context) -> None:

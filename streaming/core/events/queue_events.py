@@ -21,8 +21,8 @@ from streaming.core.state.queue_text import report_text
 
 KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
 QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, HEARTBEAT = range(len(KINDS))
-ABOUT_WHOLE_QUEUES = (QUEUE_STATE, PURGED, BATCH)
-"""A queue's messages may be in any shard, so these go to all of them."""
+FOR_ALL_SHARDS = (QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE)
+"""A queue's messages may be in any shard, and those that a consumer holds, so these go to all of them."""
 
 # Flags of a queue event.
 PRIMARY = 1
@@ -117,14 +117,13 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> 
 def spread(events: QueueEvents, queue_hashes: Array, shards: int) -> list[QueueEvents]:
     """Return the events of each shard.
 
-    Those about a whole queue go to every shard, but only the copy in the queue's home shard counts as the event; a consumer's
-    state goes to the home shard of its queue, and a heartbeat to the first.
+    They go to every shard, but only the copy in the queue's home shard counts as the event; a heartbeat goes to the first shard.
     """
     if shards == 1 or not len(events):
         return [events, *(QueueEvents() for _ in range(shards - 1))]
     kind = events["kind"]
     home = np.where(kind == HEARTBEAT, 0, (queue_hashes[events["queue"]] % np.uint64(shards)).astype(np.int64))
-    everywhere = np.isin(kind, ABOUT_WHOLE_QUEUES)
+    everywhere = np.isin(kind, FOR_ALL_SHARDS)
     found = []
     for shard in range(shards):
         rows = np.flatnonzero(everywhere | (home == shard))

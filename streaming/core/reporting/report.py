@@ -116,6 +116,8 @@ class HeldBy(NamedTuple):
     """The oldest of them."""
     extended: bool
     """Whether that one's window was extended since its latest receive."""
+    held_at_count: int
+    """How many of them it held when the broker last counted what it holds (`dispatched` of its `consumer_state`)."""
 
 
 class ConsumerResults(NamedTuple):

@@ -161,6 +161,7 @@ def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
         other = known.get(held.consumer)
         if other is not None:
             oldest = min(held, other, key=lambda h: (h.since, h.message_id))
-            held = oldest._replace(held=held.held + other.held)
+            at_count = held.held_at_count + other.held_at_count
+            held = oldest._replace(held=held.held + other.held, held_at_count=at_count)
         known[held.consumer] = held
     return sorted(known.values(), key=lambda h: (h.since, h.consumer))

@@ -97,6 +97,10 @@ class Depth(NamedTuple):
         return self.visible + self.in_flight + (self.delayed if self.delayed > 0 else 0)
 
 
+DISPATCHED_AT = "dispatched_at"
+"""The attribute of a consumer that says when `dispatched` was last reported; added here, not by the sender."""
+
+
 class ConsumerState(NamedTuple):
     """The last report about a consumer, and its time (epoch milliseconds)."""
 

@@ -24,7 +24,7 @@ from streaming.core.events.queue_events import (
 from streaming.core.hashing import hash_texts
 from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
-from streaming.core.state.queues import ConsumerState, Depth, visibility_ms
+from streaming.core.state.queues import DISPATCHED_AT, ConsumerState, Depth, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -103,7 +103,11 @@ def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> N
     for consumer, number, at, attributes in zip(states.names("consumer"), *(values.tolist() for values in columns), strict=True):
         known = state.consumer_states.get((number, consumer))
         if known is None or at >= known.at:
-            merged = {**(known.attributes if known else {}), **read_report(states.attributes[attributes])}
+            reported = read_report(states.attributes[attributes])
+            merged = {**(known.attributes if known else {}), **reported}
+            if "dispatched" in reported:
+                # Later reports may leave it out.
+                merged[DISPATCHED_AT] = at
             state.consumer_states[number, consumer] = ConsumerState(at, merged)
 
 

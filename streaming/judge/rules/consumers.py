@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from streaming.core.reporting.report import HeldBy
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, seconds, work_time
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.measured import Near
 from streaming.judge.measures import slow_hold
@@ -43,14 +44,15 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
     requested with the receive is no extension: a consumer that hangs keeps it too.
     """
-    if not c.summary.consumers or no_ends_reported(c.recent):
+    consumers = [held for held in c.summary.consumers if held.consumer not in unconfirmed(c)]
+    if not consumers or no_ends_reported(c.recent):
         # In the second case, every message seems to be held until its window ends.
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
-    yield Near("SlowConsumer", slow_hold(c.summary.consumers[0].since, c.now, usual, min_hold_ms, factor))
+    yield Near("SlowConsumer", slow_hold(consumers[0].since, c.now, usual, min_hold_ms, factor))
     noisy = _noisiest(c)
-    for held in c.summary.consumers[: c.settings.messages_per_queue]:
+    for held in consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue

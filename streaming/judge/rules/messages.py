@@ -13,6 +13,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.signals import Finding
 
 
@@ -66,6 +67,8 @@ def _who(message: MessageView) -> dict[str, Any]:
 def message_held_too_long(c: Context) -> Iterator[Finding]:
     """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min)."""
     for message in c.messages("held"):
+        if message.consumer in unconfirmed(c):
+            continue
         since = message.last_received_at_ms or message.sent_at_ms
         held = measures.hold(since, c.now, c.summary, c.settings)
         extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)

@@ -67,7 +67,7 @@ def test_an_event_has_the_same_identity_whatever_comes_with_it() -> None:
 
 
 def test_every_shard_learns_of_the_whole_queue_and_one_counts_the_event() -> None:
-    """A consumer's state goes to one shard, a heartbeat to the first."""
+    """A heartbeat goes to the first shard."""
     kinds = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
     assert kinds == KINDS
     events = [
@@ -83,7 +83,7 @@ def test_every_shard_learns_of_the_whole_queue_and_one_counts_the_event() -> Non
     for i, kind in enumerate(kinds * 4):
         copies = [(shard, primary) for of, at, shard, primary in seen if (of, at) == (kind, T0 + 1_000 + i)]
         assert sum(primary for _, primary in copies) == 1
-        assert len(copies) == (3 if kind in ("queue_state", "purged", "batch") else 1)
+        assert len(copies) == (1 if kind == "heartbeat" else 3)
         if kind == "heartbeat":
             assert copies == [(0, True)]
     assert len({shard for of, _, shard, primary in seen if primary and of == "queue_state"}) > 1

@@ -1,0 +1,70 @@
+"""Messages that a consumer settled unseen are not held against it, and those that it really holds are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.core.settings import Settings
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import Judged, in_steps, judged
+
+Events = list[dict[str, Any]]
+SETTINGS = Settings(now_is_event_time=True)
+CONSUMER = "ID:app-1:1:1:1"
+AWAY_S = range(600, 605)
+"""While the collector was restarted, it saw nothing."""
+
+
+def busy(until_s: int, *, hung_at_s: int | None = None, restarted: bool = True, shared: bool = True) -> Events:
+    """A consumer of ActiveMQ works on five messages at a time, one a second; it may hang."""
+    mq = {"system": "activemq"}
+    out: Events = []
+    for at in range(until_s):
+        stuck = hung_at_s is not None and at + 5 >= hung_at_s
+        out.append(ev("sent", at, message_id=f"m{at}") | mq)
+        if hung_at_s is None or at < hung_at_s:
+            out.append(ev("received", at, message_id=f"m{at}", receive_count=1, consumer=CONSUMER) | mq)
+        if not stuck:
+            out.append(ev("deleted", at + 4.95, message_id=f"m{at}", consumer=CONSUMER) | mq)
+    if restarted:
+        missed = {T0 + 1000 * s for s in AWAY_S}
+        out = [e for e in out if e["at"] // 1000 * 1000 not in missed]
+    for at in range(0, until_s, 10):
+        visible = max(0, at - hung_at_s) if hung_at_s is not None else 0
+        out.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": 5, "delayed": 0}) | mq)
+    for at in range(5, until_s, 30):
+        state = {"connected": True, "prefetch": 5} | ({"dispatched": 5} if shared else {})
+        out.append(ev("consumer_state", at, consumer=CONSUMER, attributes=state) | mq)
+    return sorted(out, key=lambda e: e["at"])
+
+
+def slow(run: Judged) -> list[tuple[int, str]]:
+    """Return when queuewatch's own SlowConsumer changed, in seconds, and how: without those of the broker's strategies."""
+    own = (c for c in run.changes if c.finding.key.signal == "SlowConsumer" and c.finding.key.part is None)
+    return [((c.at_ms - T0) // 1000, c.status) for c in own]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_what_was_settled_while_the_collector_was_restarted_is_held_against_nobody(shards: int) -> None:
+    """Its count of five is what the consumer holds now, beside the five of which no end was seen."""
+    changes = slow(judged(in_steps(busy(900), 1, 900), SETTINGS, shards=shards))
+    fired = [at for at, status in changes if status == "firing"]
+    resolved = [at for at, status in changes if status == "resolved"]
+    assert len(fired) == len(resolved) <= 1, "it may fire until two of the broker's counts have shown it"
+    assert all(at <= 720 for at in resolved)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_consumer_that_hangs_is_reported_all_the_same(restarted: bool) -> None:
+    """It holds five messages, as many as the broker counts. After a restart of the collector that cannot be told for it."""
+    changes = slow(judged(in_steps(busy(1_200, hung_at_s=900, restarted=restarted), 1, 1_200), SETTINGS))
+    assert [status for at, status in changes if at > 900] == ([] if restarted else ["firing"])
+
+
+def test_a_count_that_was_never_reported_raises_no_doubt() -> None:
+    """Consumers of other systems report whether they are connected, and no more."""
+    changes = slow(judged(in_steps(busy(300, hung_at_s=60, restarted=False, shared=False), 1, 300), SETTINGS))
+    assert [status for _, status in changes] == ["firing"]
