@@ -51,10 +51,16 @@ class History:
         """Number of the current step since the epoch; its point is the last column."""
 
     def record(self, at_ms: int, queues: Sequence[QueueView], aggregated_queues: Sequence[QueueView] = ()) -> None:
-        """Record the state of all these at `at_ms` (epoch ms). A time before the current step is ignored."""
+        """Record the state of all these at `at_ms` (epoch ms). A time before the current step is ignored.
+
+        A time before all of the history starts a new one: the service's clock was ahead when the history was recorded.
+        """
         step = at_ms // self._step_ms
         if self._step is not None and step < self._step:
-            return
+            if step > self._step - self._points:
+                return
+            self._values[:] = np.nan
+            self._step = None
         self._advance(0 if self._step is None else step - self._step)
         self._step = step
         single, aggregated = backlogs(queues), backlogs(aggregated_queues)

@@ -90,6 +90,18 @@ def test_a_clock_that_steps_back_changes_nothing() -> None:
     assert trend.backlog == (None, 5)
 
 
+def test_a_clock_that_was_ahead_does_not_freeze_the_history() -> None:
+    """When the service's time is taken back, the history starts again: it would stand still until the clock has caught up."""
+    history = History(step_s=10, points=3)
+    history.record(NOW_MS + 86_400_000, [queue_view("a", visible=5)])
+    history.record(NOW_MS, [queue_view("a", visible=6)])
+    history.record(NOW_MS + STEP_MS, [queue_view("a", visible=7)])
+    trend = history.of(queue_view("a").name)
+    assert trend is not None
+    assert trend.end_ms == (NOW_MS + STEP_MS) // STEP_MS * STEP_MS
+    assert trend.backlog == (None, 6, 7)
+
+
 def test_memory_stays_bounded_when_queues_come_and_go() -> None:
     """A thousand short-lived queues, ten at a time, need fewer than 40 rows."""
     history = History(points=5)
