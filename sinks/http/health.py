@@ -33,22 +33,26 @@ class Health:
             None if published is None else published.snapshot,
             self._settings.clock_ms(),
             self._settings.ready_within_s,
+            self._settings.job_silent_s() if self._settings.job_silent_s else 0.0,
         )
         return json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
 
 
-def not_ready(snapshot: Snapshot | None, now_ms: int, within_s: float) -> list[str]:
-    """Return the reasons not to trust the data at `now_ms` (epoch milliseconds); empty if it can be trusted."""
+def not_ready(snapshot: Snapshot | None, now_ms: int, within_s: float, silent_s: float = 0.0) -> list[str]:
+    """Return the reasons not to trust the data at `now_ms` (epoch milliseconds); empty if it can be trusted.
+
+    `silent_s` is the time since the last committed batch. A clock that was set back shows a time before the last batch.
+    """
     if snapshot is None:
         return ["no batch has been published yet: the job is starting, or cannot reach its source (see its log)"]
     reasons = []
     if not any(snapshot.events_total.values()):
         reasons.append("no telemetry event has been read yet: check the senders and the collectors")
     last_ms = max(snapshot.at_ms, snapshot.pipeline.last_batch_at_ms or 0)
-    age_s = max(0, now_ms - last_ms) / 1000
+    age_s = max(silent_s, (now_ms - last_ms) / 1000)
     if age_s > within_s:
         reasons.append(
-            f"the last batch was published {duration(age_s)} ago, {duration(within_s)} is the limit: "
+            f"the last batch was completed {duration(age_s)} ago, {duration(within_s)} is the limit: "
             "the job is stuck or stopped (see its log)"
         )
     return reasons

@@ -73,6 +73,8 @@ class HttpSettings:
     """Whether status and basis have a series with 0 for every state that a queue is not in."""
     job_fault: Callable[[], str | None] | None = None
     """Returns the fault of the job's process, if any; then the service is not healthy."""
+    job_silent_s: Callable[[], float] | None = None
+    """Returns the seconds since the job's last committed batch, by a clock that never jumps."""
     pages: Mapping[str, Page] = field(default_factory=dict)
     """Additional pages by path, for example `/runbook`."""
     clock_ms: Callable[[], int] = wall_ms

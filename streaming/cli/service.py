@@ -133,6 +133,7 @@ def _http(
             metrics_zero_states=config.http.metrics_zero_states,
             about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],
             job_fault=lambda: monitor.liveness.fault(config.http.healthy_within_s),
+            job_silent_s=lambda: monitor.liveness.silent_s,
             pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
         ),
     )

@@ -19,6 +19,8 @@ from streaming.checkpoint.offset_log import Partition, with_offsets
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
+from streaming.checkpoint.tick_log import FOLDER as TICKS
+from streaming.checkpoint.tick_log import continue_ticks
 from streaming.checkpoint.versions import VersionLedger
 from streaming.config.errors import ConfigError
 from streaming.config.model import Config, to_settings
@@ -28,7 +30,7 @@ from streaming.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.folder import Folder, local_folder
 from streaming.health.liveness import Watchdog
 from streaming.health.losses import Brokers, KafkaLosses
-from streaming.health.monitor import Monitor
+from streaming.health.monitor import Monitor, wall_ms
 from streaming.spark import pipeline
 from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.batch_time import BatchTimes
@@ -55,6 +57,9 @@ FolderOf = Callable[[str], Folder]
 
 FULL_DISK_WAIT_S = 5.0
 """The interval at which a full disk is retried, without limit."""
+
+SET_BACK_MS = 5_000
+"""When the clock is set back by more than this, the query is restarted: Spark would wait until the clock has caught up."""
 
 SILENT_AFTER_S = 15.0
 """After this long without a batch, the log says what the job waits for; again after twice as long, and so on."""
@@ -141,6 +146,7 @@ class Job:
         try:
             with self._watchdog.watching():
                 say_at_s = SILENT_AFTER_S
+                looked_ms = wall_ms()
                 while query.isActive:
                     if self._lease is not None:
                         self._lease.check()
@@ -151,6 +157,12 @@ class Job:
                         self._drain(query)
                         query.stop()
                         self._read_from_beginning(reset)
+                        return
+                    before_ms, looked_ms = looked_ms, wall_ms()
+                    if looked_ms < before_ms - SET_BACK_MS:
+                        _log.warning("clock_set_back", by_s=(before_ms - looked_ms) // 1000, action="restarting the query")
+                        self._drain(query, until_idle=True)
+                        self._barrier = BatchBarrier()
                         return
                     silent_s = self._liveness.query_silent_s
                     if silent_s < SILENT_AFTER_S:
@@ -179,6 +191,8 @@ class Job:
         local = local_folder(location)
         if local is not None:
             recover(local.path)
+        if behind_s := continue_ticks(self._folder(TICKS), self._folder("offsets"), wall_ms()):
+            _log.warning("clock_behind_last_batch", by_s=behind_s, effect="ticks continue from the last batch")
         seed = read_seed(local.path) if local is not None else None
         keeper = state_keeper(location, seed.states if seed is not None else None)
         kept = self._versions_kept()
@@ -238,12 +252,17 @@ class Job:
     def _folder(self, name: str) -> Folder:
         return open_folder(self.spark, f"{self._config.spark.checkpoint_dir.rstrip('/')}/{name}")
 
-    def _drain(self, query: StreamingQuery) -> None:
-        """Let the current batch be finished and committed; the next one does not start."""
+    def _drain(self, query: StreamingQuery, *, until_idle: bool = False) -> None:
+        """Let the current batch be finished and committed; the next one does not start.
+
+        With `until_idle`, do not wait for the next one, which may be due in a year.
+        """
         self._barrier.close()
         deadline_s = time.monotonic() + DRAIN_WITHIN_S
         while query.isActive and time.monotonic() < deadline_s:
             if self._barrier.wait_held(_LOOK_EVERY_S):
+                return
+            if until_idle and not query.status["isTriggerActive"]:
                 return
 
 

@@ -258,3 +258,18 @@ def test_state_and_signals_survive_a_restart(live: Live) -> None:
     with live.running() as query:
         live.wait(lambda s: s in live.snapshots[-3:] and not s.firing, query)
     assert [change.status for _, change in live.changes] == ["firing", "resolved"]
+
+
+def test_a_clock_that_was_set_back_while_the_job_was_stopped_stops_nothing(live: Live) -> None:
+    """Spark fails each batch whose second lies before that of an earlier one, and would do so until the clock has caught up."""
+    live.send(*messages("a", 3))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 3, query)
+    start = live.checkpoint / "sources" / "0" / "0"
+    version, start_ms = start.read_text().splitlines()
+    # A clock that was an hour ahead, and no longer is, leaves the same as ticks that began an hour later.
+    start.write_text(f"{version}\n{int(start_ms) + 3_600_000}")
+    start.with_name(".0.crc").unlink(missing_ok=True)
+    live.send(*messages("b", 2))
+    with live.running() as query:
+        live.wait(lambda s: sent_total(s) == 5, query)
