@@ -24,6 +24,10 @@ class CheckpointInUse(JobError):
     """Another job uses the checkpoint."""
 
 
+class CheckpointUnwritable(JobError):
+    """The folder of the checkpoint cannot be created, locked or written."""
+
+
 class QueryFailed(JobError):
     """The streaming query failed more often in a row than the configuration allows."""
 

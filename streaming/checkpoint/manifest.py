@@ -6,13 +6,13 @@ import fcntl
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
-from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
 from streaming.folder import Folder, LocalFolder
 
 NAME: Final = "queuewatch.json"
@@ -39,19 +39,25 @@ class Checkpoint:
 def locked(folder: Folder) -> Iterator[None]:
     """Lock the checkpoint against other jobs on this machine inside the block, if it is on a local disk.
 
-    Raises `CheckpointInUse`.
+    Raises `CheckpointInUse`, and `CheckpointUnwritable` when the folder cannot be created or locked.
     """
     if not isinstance(folder, LocalFolder):
         yield
         return
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / _LOCK).open("w") as handle:
+    with ExitStack() as stack:
         try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            handle = stack.enter_context((folder.path / _LOCK).open("w"))
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise CheckpointInUse(
                 f"another queuewatch works on the checkpoint {folder.path}",
                 "Stop it, or give this one its own spark.checkpoint_dir",
+            ) from error
+        except OSError as error:
+            raise CheckpointUnwritable(
+                f"the checkpoint {folder.path} cannot be written ({error.strerror})",
+                "Fix its permissions or its disk, or set spark.checkpoint_dir to a folder that this user may write",
             ) from error
         yield
 

@@ -11,7 +11,7 @@ import pytest
 
 from streaming.checkpoint.formats import FORMATS
 from streaming.checkpoint.manifest import NAME, claim, find, locked, read_manifest
-from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
 from streaming.folder import LocalFolder
 
 
@@ -105,4 +105,14 @@ def test_two_jobs_cannot_use_one_checkpoint(tmp_path: Path) -> None:
         other.kill()
         other.wait()
     with locked(LocalFolder(tmp_path)):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A read-only or missing volume is an operator's mistake: one line with the remedy, not a traceback, and not "in use"."""
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(CheckpointUnwritable, match=r"file/checkpoint cannot be written \(Not a directory\)"),
+        locked(LocalFolder(tmp_path / "file" / "checkpoint")),
+    ):
         pass
