@@ -92,9 +92,8 @@ class Brokers:
                     group_id=None,
                     enable_auto_commit=False,
                     bootstrap_timeout_ms=ANSWER_WITHIN_MS,
-                    default_api_timeout_ms=ANSWER_WITHIN_MS,
                 )
-            found = self._consumer.beginning_offsets(asked)
+            found = self._consumer.beginning_offsets(asked, timeout_ms=ANSWER_WITHIN_MS)
         except (KafkaError, OSError, ValueError) as error:
             _log.warning("brokers_not_asked", error=str(error) or type(error).__name__, effect="what is missing counts as lost")
             self.close()

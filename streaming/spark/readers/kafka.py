@@ -30,6 +30,8 @@ _CONSUMER_OPTIONS: Final = {
     # Spark asks for the end of a partition after each poll, and the broker answers only once it has answered the fetch that the
     # client sent ahead. By default it waits half a second for new records: longer than all else a batch of few events takes.
     "fetch.max.wait.ms": "5",
+    # What a sender took back did not happen: such events would be messages that nobody ever receives.
+    "isolation.level": "read_committed",
 }
 
 

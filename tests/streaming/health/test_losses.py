@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 
 from streaming.checkpoint.offset_log import Offsets, kafka_offsets, with_offsets
+from streaming.config.source import KafkaSource
 from streaming.folder import LocalFolder
-from streaming.health.losses import KafkaLosses, Losses
+from streaming.health.losses import Brokers, KafkaLosses, Losses
 from tests.e2e.service import running
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
@@ -66,6 +67,29 @@ def test_losses_are_counted_per_partition(
     losses = KafkaLosses(LocalFolder(tmp_path), ask)
     assert losses.of(7, {f"t/{number}": n for number, n in enumerate(read)}) == expected
     assert losses.of(6, {}) == Losses()
+
+
+def test_the_mark_of_a_transaction_is_not_a_loss_and_a_deleted_record_is(kafka: Kafka, tmp_path: Path) -> None:
+    """A real broker reports where a partition begins; without its answer, every mark would count as a lost record."""
+    topic = kafka.create_topic()
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.send(topic, b"{}")
+    producer.commit_transaction()
+    producer.close()
+    for batch_id, at in ((0, 0), (1, 4)):
+        logged(tmp_path, batch_id, {topic: {"0": at}})
+    brokers = Brokers(KafkaSource.model_validate({"bootstrap_servers": [kafka.bootstrap], "topics": [topic]}))
+    losses = KafkaLosses(LocalFolder(tmp_path), brokers.earliest)
+    assert losses.of(1, {f"{topic}/0": 3}) == Losses()
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin.delete_records({TopicPartition(topic, 0): 2})
+    admin.close()
+    assert losses.of(1, {f"{topic}/0": 1}) == Losses({(topic, 0): 2})
+    assert brokers.earliest([("no-such-topic", 0)]) is None
+    brokers.close()
 
 
 def test_offsets_are_replaced_in_place(tmp_path: Path) -> None:

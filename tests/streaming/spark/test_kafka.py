@@ -86,6 +86,27 @@ def test_kafka_and_a_spool_folder_are_read_together(spark: SparkSession, kafka: 
 
 
 @pytest.mark.usefixtures("spark_jars")
+def test_records_of_an_aborted_transaction_are_not_read(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """A sender that took them back sends them again: the first copies would be messages that nobody receives."""
+    topic = kafka.create_topic()
+    live = Live(spark, tmp_path)
+    live.sources = Sources(kafka=source(kafka, topic))
+    assert live.sources.kafka is not None
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    for prefix, end in (("a", producer.abort_transaction), ("c", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.send(topic, ndjson(*messages(prefix, 3)))
+        end()
+    producer.close()
+    live.topics = survey(live.sources.kafka)
+    with live.running() as query:
+        last = live.wait(lambda s: sent_total(s) > 0, query)
+    assert sent_total(last) == 3
+    assert last.events_total["accepted"] == 3
+
+
+@pytest.mark.usefixtures("spark_jars")
 def test_a_backlog_in_kafka_is_judged_at_its_own_time(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     """The consumers worked 20 minutes ago and work now; between the two batches no signal fires."""
     now = wall_ms()
