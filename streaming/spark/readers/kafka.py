@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnsupportedCodecError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -34,6 +35,8 @@ _CONSUMER_OPTIONS: Final = {
     "isolation.level": "read_committed",
 }
 
+_log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -41,7 +44,7 @@ class Topics:
 
     partitions: int
     record_bytes: float | None
-    """Mean size of the latest records; None when there are none."""
+    """Mean size of the latest records; None when there are none, or when this Python cannot decompress them."""
     found: tuple[tuple[str, int], ...] = field(default=(), compare=False)
     """Every partition: topic and number."""
 
@@ -70,7 +73,7 @@ def survey(source: KafkaSource) -> Topics:
         partitions = [_partitions(consumer, topic, servers) for topic in source.topics]
         flat = [partition for of_topic in partitions for partition in of_topic]
         found = tuple((partition.topic, partition.partition) for partition in flat)
-        return Topics(len(flat), _record_bytes(consumer, flat), found)
+        return Topics(len(flat), _sampled(consumer, flat, source), found)
     except (KafkaError, OSError) as error:
         raise SourceUnavailable(
             f"Kafka at {servers} does not say what is in {', '.join(source.topics)} ({_words(error)})",
@@ -131,6 +134,21 @@ def _partitions(consumer: Any, topic: str, servers: str) -> list[TopicPartition]
         f"the Kafka topic {topic} does not exist at {servers}, or this user may not see it",
         f"{hint}: kafka-topics.sh --bootstrap-server {servers.partition(',')[0]} --create --topic {topic}",
     )
+
+
+def _sampled(consumer: Any, partitions: Sequence[TopicPartition], source: KafkaSource) -> float | None:
+    try:
+        return _record_bytes(consumer, partitions)
+    except UnsupportedCodecError as error:
+        # Python's client needs a library for each compression but gzip. Java's, which reads the records, brings its own.
+        if source.max_records_per_trigger is None:
+            _log.warning(
+                "records_not_sampled",
+                reason=_words(error),
+                effect=f"a batch is limited to {records_per_trigger(source, Topics(len(partitions), None))} records",
+                fix="set source.kafka.max_records_per_trigger to the number that suits their size",
+            )
+        return None
 
 
 def _record_bytes(consumer: Any, partitions: Sequence[TopicPartition]) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from streaming.config.source import KafkaSource, Sources, SpoolSource
@@ -36,6 +37,19 @@ def test_a_survey_counts_partitions_and_measures_the_latest_records(kafka: Kafka
     assert survey(source(kafka, many, one)) == Topics(4, None)
     send(kafka, one, *[b"x" * 10_000] * 100, *[b"x" * 300] * 60)
     assert survey(source(kafka, many, one)) == Topics(4, 300.0)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
+def test_a_topic_with_compressed_records_can_be_read(kafka: Kafka, codec: str) -> None:
+    """Python's client reads no compression but gzip without more libraries; Spark, which reads the topic, does."""
+    topic = f"compressed-{codec}"
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, topic_configs={"compression.type": codec})])
+    admin.close()
+    send(kafka, topic, b"x" * 100)
+    found = survey(source(kafka, topic))
+    assert found.partitions == 1
+    assert found.record_bytes in (100, None)
 
 
 def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka) -> None:
