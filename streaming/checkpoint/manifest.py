@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
 from streaming.folder import Folder, LocalFolder
 
@@ -91,10 +92,17 @@ def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> C
 def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Manifest | None:
     """Return the manifest of the checkpoint, None for a new one.
 
-    Raises `CheckpointMismatch` when it was created with other shards or sources, or has formats this release cannot read.
+    Raises `CheckpointMismatch` when it was created with other shards or sources, has formats this release cannot read, or has lost
+    its manifest.
     """
     manifest = read_manifest(folder, uri)
     if manifest is None:
+        if OFFSETS in folder.names():
+            # With another number of shards, the events of known messages would go to shards that do not know them.
+            raise CheckpointMismatch(
+                f"the checkpoint {uri} has batches but no {NAME}, which says with how many shards and sources it was made",
+                f"Restore it, or {_START_AFRESH}",
+            )
         return None
     found = manifest.checkpoint
     if found.shards != shards:

@@ -54,6 +54,15 @@ def test_an_unreadable_manifest_is_named(tmp_path: Path, content: bytes) -> None
     assert (tmp_path / NAME).read_bytes() == content
 
 
+def test_a_checkpoint_that_lost_its_manifest_is_refused(tmp_path: Path) -> None:
+    """Continued with another number of shards, it would route events to shards that do not know their messages."""
+    claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+    LocalFolder(tmp_path / "offsets").write("0", b"v1")
+    (tmp_path / NAME).unlink()
+    with pytest.raises(CheckpointMismatch, match=f"here has batches but no {NAME}"):
+        claim(LocalFolder(tmp_path), "here", shards=4, sources=["kafka"])
+
+
 def test_another_release_s_layout_is_refused(tmp_path: Path) -> None:
     """The error gives both layout numbers and the release that wrote the manifest."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 9, "id": "x", "shards": 2, "sources": ["kafka"]}))
