@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from sinks.records import Record, Undelivered
 
 _TAIL = 65_536
+_REMEMBERED = 128
+"""How many batches back lines can be truncated. A damaged checkpoint goes back 25, or five more than Spark is told to keep."""
 
 
 class AppendOnceFile:
     """Lines in one file.
 
-    The file `<file>.batch` next to it holds the last batch and where its lines begin. It is written before the lines, so anything
-    that a crash or a full disk leaves after that point is truncated when the batch runs again. `stream` identifies the
-    checkpoint: a new checkpoint counts batches from zero and must not truncate the lines of the old one.
+    The file `<file>.batch` next to it holds the last batches and where the lines of each begin. It is written before the lines,
+    so anything that a crash or a full disk leaves after that point is truncated when the batch runs again. So are the lines of
+    later batches: when a checkpoint was rolled back, they run again too. `stream` identifies the checkpoint: a new one counts
+    batches from zero and must not truncate the lines of the old one.
 
     A file that would grow beyond `max_bytes` is first moved to `<file>.1` (and that to `.2`, up to `keep_files`). Moving it away
     from outside (logrotate) is fine too. With `trims`, a batch that is itself larger than `max_bytes` is cut at a line.
@@ -64,17 +66,37 @@ class AppendOnceFile:
         return bytes(lines)
 
     def _begin(self, batch_id: int, new_bytes: int) -> None:
-        mark = self._read_mark()
-        if mark.get("stream") == self._stream and mark.get("batch_id") == batch_id:
-            self._truncate(int(mark["position"]))
+        begun = self._begun()
+        latest = max(begun, default=-1)
+        if latest == batch_id:
+            self._truncate(begun[batch_id])
             return
-        if not new_bytes:
+        if batch_id < latest <= batch_id + _REMEMBERED:
+            self._truncate(min(position for known, position in begun.items() if known >= batch_id))
+            begun = {known: position for known, position in begun.items() if known < batch_id}
+        elif not new_bytes:
             return
         self._cut_torn_line()
         size = self._size()
         if self._max_bytes is not None and size and size + new_bytes > self._max_bytes:
             self._rotate()
-        mark = {"stream": self._stream, "batch_id": batch_id, "position": self._size()}
+        self._write_mark(batch_id, self._size(), begun)
+
+    def _begun(self) -> dict[int, int]:
+        """Return where the lines of the last batches begin in this file, by batch id."""
+        try:
+            mark = json.loads(self._mark.read_bytes())
+            if mark["stream"] != self._stream:
+                return {}
+            begun = [*mark.get("earlier", []), (mark["batch_id"], mark["position"])]
+            return {int(batch_id): int(position) for batch_id, position in begun}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return {}
+
+    def _write_mark(self, batch_id: int, position: int, begun: Mapping[int, int]) -> None:
+        # A file that was rotated meanwhile, by us or from outside, is shorter than before.
+        earlier = [[known, at] for known, at in begun.items() if batch_id - _REMEMBERED < known < batch_id and at <= position]
+        mark = {"stream": self._stream, "batch_id": batch_id, "position": position, "earlier": earlier}
         part = self._mark.with_name(self._mark.name + ".part")
         with part.open("w") as new:
             json.dump(mark, new)
@@ -82,13 +104,6 @@ class AppendOnceFile:
             os.fsync(new.fileno())
         os.replace(part, self._mark)
         _fsync_folder(self._path.parent)
-
-    def _read_mark(self) -> dict[str, Any]:
-        try:
-            mark = json.loads(self._mark.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return mark if isinstance(mark, dict) else {}
 
     def _size(self) -> int:
         try:

@@ -65,6 +65,50 @@ def test_a_rerun_without_lines_removes_those_of_the_first_run(tmp_path: Path) ->
     assert announced(path) == ["1"]
 
 
+@pytest.mark.parametrize("back_to", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("dies", [False, True], ids=["", "killed once more"])
+def test_batches_that_run_again_after_a_rollback_leave_one_copy(tmp_path: Path, back_to: int, dies: bool) -> None:
+    """A damaged checkpoint goes back several batches, which announce the same again. Batch 4 has no lines."""
+    path = tmp_path / "signals.ndjson"
+    lines = {1: [change(1)], 2: [change(2)], 3: [change(3), change(4)], 4: [], 5: [change(5)], 6: [change(6)]}
+    log = AppendOnceFile(path)
+    for batch_id, records in lines.items():
+        log.append(records, batch_id)
+    for _ in range(1 + dies):
+        log = AppendOnceFile(path)
+        for batch_id in range(back_to, 7 - dies):
+            log.append(lines[batch_id], batch_id)
+    log.append([change(6)], batch_id=6)
+    assert announced(path) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_rollback_cuts_nothing_of_a_file_that_was_rotated_meanwhile(tmp_path: Path) -> None:
+    """Where lines of earlier batches began is not where anything begins in the new file."""
+    path = tmp_path / "signals.ndjson"
+    log = AppendOnceFile(path)
+    for number in (1, 2, 3):
+        log.append([change(number)], batch_id=number)
+    path.rename(tmp_path / "signals.ndjson.1")
+    log.append([change(4)], batch_id=4)
+    log.append([change(5)], batch_id=5)
+    log.append([change(5)], batch_id=5)
+    log.append([change(3)], batch_id=3)
+    log.append([change(4)], batch_id=4)
+    assert announced(tmp_path / "signals.ndjson.1") == ["1", "2", "3"]
+    assert announced(path) == ["3", "4"]
+
+
+def test_a_copy_of_a_checkpoint_from_long_ago_does_not_cut_what_was_logged_since(tmp_path: Path) -> None:
+    """Its batches are not those that run again."""
+    path = tmp_path / "signals.ndjson"
+    log = AppendOnceFile(path)
+    log.append([change(1)], batch_id=5_000)
+    log.append([change(2)], batch_id=5_001)
+    log.append([change(3)], batch_id=10)
+    log.append([change(4)], batch_id=11)
+    assert announced(path) == ["1", "2", "3", "4"]
+
+
 def test_a_new_checkpoint_does_not_cut_lines_of_the_old_one(tmp_path: Path) -> None:
     """The new checkpoint's batches count from zero again."""
     path = tmp_path / "signals.ndjson"
