@@ -92,8 +92,8 @@ def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> C
 def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Manifest | None:
     """Return the manifest of the checkpoint, None for a new one.
 
-    Raises `CheckpointMismatch` when it was created with other shards or sources, has formats this release cannot read, or has lost
-    its manifest.
+    Raises `CheckpointMismatch` when it was created with other shards or sources, has formats this release cannot read, or has
+    batches but no manifest.
     """
     manifest = read_manifest(folder, uri)
     if manifest is None:
