@@ -87,9 +87,10 @@ class Outbox:
         while True:
             with self._lock:
                 many = sum(self._waiting.values()) > self._most_records or sum(self._bytes.values()) > self._most_bytes
-                first = next(iter(self._waiting.items()))
-                if not many or len(self._waiting) == 1:
+                # The thread that takes may have emptied it since.
+                if not many or len(self._waiting) <= 1:
                     return
+                first = next(iter(self._waiting.items()))
             self._give_up(*first, "it has been away for too long")
 
     def _give_up(self, batch_id: int, n: int, why: str) -> None:

@@ -148,6 +148,21 @@ def test_a_destination_that_stays_down_does_not_fill_the_disk(tmp_path: Path, bo
     assert outbox(tmp_path).records == box.records
 
 
+def test_records_that_are_delivered_while_they_are_put_do_not_fail_the_batch(tmp_path: Path) -> None:
+    """The thread that sends may be as fast as the one that stores."""
+    sent: list[str] = []
+
+    class Emptied(Outbox):
+        def _keep_within_bounds(self) -> None:
+            while (entry := self.oldest()) is not None:
+                self.delivered(*entry)
+                sent.extend(record.line for record in entry[1])
+            super()._keep_within_bounds()
+
+    Emptied(LocalFolder(tmp_path), "log").put(1, [Record("a", "line")])
+    assert sent == ["line"]
+
+
 def test_a_damaged_entry_is_dropped_and_the_rest_is_sent(tmp_path: Path) -> None:
     """A power cut can damage an entry; the service must not stop for it."""
     box = outbox(tmp_path)
