@@ -33,6 +33,13 @@ def last_tick(logged: bytes) -> int:
     return int(logged.decode().splitlines()[_FIRST_SOURCE])
 
 
+def with_last_tick(logged: bytes, tick: int) -> bytes:
+    """Return the same log with ticks up to another second."""
+    lines = logged.decode().splitlines()
+    lines[_FIRST_SOURCE] = str(tick)
+    return "\n".join(lines).encode()
+
+
 def kafka_offsets(logged: bytes) -> dict[Partition, int]:
     """Return the Kafka source's offsets from one of Spark's batch logs; none where there is no such source."""
     for line in logged.decode().splitlines()[_FIRST_SOURCE:]:

@@ -2,43 +2,68 @@
 
 Spark keeps it for the life of a checkpoint, and a batch has the ticks up to the second that the clock shows then. When the clock
 was set back, that second lies before those of earlier batches: Spark's source of ticks then fails every batch until the clock has
-caught up, be it a year.
+caught up, be it a year. When it was set forward by a year, the batch has a tick for each of 31 million seconds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from streaming.checkpoint.offset_log import last_tick
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
+from streaming.checkpoint.offset_log import last_tick, with_last_tick
 from streaming.folder import Folder
 
 FOLDER: Final = "sources/0"
 """Name of the folder in the checkpoint: the ticks are the first source."""
+MOST_TICKS: Final = 86_400
+"""The most ticks of one batch: those of an outage of a day."""
 _START: Final = "0"
 _VERSION: Final = "v1"
 
 
-def continue_ticks(ticks: Folder, offsets: Folder, now_ms: int) -> int:
-    """Let the ticks continue after those of the last logged batch, if the clock (`now_ms`) lies before them.
+class TooManyTicks(RuntimeError):
+    """The clock was set forward while the query ran: `continue_ticks` corrects it before the next one."""
 
-    Returns by how many seconds it does, 0 if it does not. Must be called while no query runs.
+
+def check_ticks(offsets: Folder, batch_id: int) -> None:
+    """Raise `TooManyTicks` when Spark has planned more than `MOST_TICKS` for a batch that is about to run."""
+    before, tick = _tick(offsets, batch_id - 1), _tick(offsets, batch_id)
+    if before is not None and tick is not None and tick - before > MOST_TICKS:
+        raise TooManyTicks(f"the clock was set forward by {tick - before} s: the ticks are counted anew")
+
+
+def continue_ticks(folder_of: Callable[[str], Folder], now_ms: int) -> int:
+    """Let the ticks continue after those of the last logged batch, if the clock (`now_ms`) is before them or far beyond.
+
+    Returns by how many seconds it is before (negative) or beyond them, 0 if nothing was changed. No query may run meanwhile.
     """
-    logged = max((int(name) for name in offsets.names() if name.isdigit()), default=None)
-    content = offsets.read(str(logged))
-    if content is None:
+    offsets, ticks = folder_of(OFFSETS), folder_of(FOLDER)
+    logged = max((int(name) for name in offsets.names() if name.isdigit()), default=-1)
+    tick = _tick(offsets, logged)
+    if tick is None:
         return 0
-    try:
-        tick = last_tick(content)
-    except (ValueError, IndexError):
-        # A damaged log is recovery's business.
-        return 0
+    before = _tick(offsets, logged - 1)
+    if before is not None and tick - before > MOST_TICKS and str(logged) not in folder_of("commits").names():
+        tick = before + 1
+        offsets.write(str(logged), with_last_tick(offsets.read(str(logged)) or b"", tick))
+        _forget_checksum(offsets, str(logged))
     start_ms = _start_ms(ticks.read(_START))
-    if start_ms is not None and now_ms >= start_ms + tick * 1000:
+    beyond_s = (now_ms - start_ms) // 1000 - tick if start_ms is not None else 0
+    if start_ms is not None and 0 <= beyond_s <= MOST_TICKS:
         return 0
     ticks.write(_START, f"{_VERSION}\n{now_ms - (tick + 1) * 1000}".encode())
-    # On a local disk Hadoop keeps a checksum beside the file, which is that of the old content.
-    ticks.delete(f".{_START}.crc")
-    return (start_ms - now_ms) // 1000 + tick if start_ms is not None else 0
+    _forget_checksum(ticks, _START)
+    return beyond_s
+
+
+def _tick(offsets: Folder, batch_id: int) -> int | None:
+    content = offsets.read(str(batch_id))
+    try:
+        return last_tick(content) if content is not None else None
+    except (ValueError, IndexError):
+        # A damaged log is recovery's business.
+        return None
 
 
 def _start_ms(content: bytes | None) -> int | None:
@@ -48,3 +73,8 @@ def _start_ms(content: bytes | None) -> int | None:
         return int(start) if version == _VERSION else None
     except ValueError:
         return None
+
+
+def _forget_checksum(folder: Folder, name: str) -> None:
+    """On a local disk Hadoop keeps a checksum beside the file, which is that of the old content."""
+    folder.delete(f".{name}.crc")

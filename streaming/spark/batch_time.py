@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.offset_log import batch_time_ms
+from streaming.checkpoint.tick_log import check_ticks
 from streaming.core.clock import Clock, tick
 from streaming.folder import Folder
 from streaming.spark.in_task import BEFORE, LATEST, NOW
@@ -35,7 +36,11 @@ class BatchTimes:
         self._memories = memories
 
     def announce(self, batch: DataFrame, batch_id: int) -> int:
-        """Set the time of `batch` for the jobs this thread is about to start, and return it in epoch milliseconds."""
+        """Set the time of `batch` for the jobs this thread is about to start, and return it in epoch milliseconds.
+
+        Raises `TooManyTicks` when the clock was set forward so far that the batch would take too long.
+        """
+        check_ticks(self._offsets, batch_id)
         now_ms = read_ms = self.of(batch_id)
         before_ms = 0
         if self._memories is not None:

@@ -19,7 +19,6 @@ from streaming.checkpoint.offset_log import Partition, with_offsets
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
-from streaming.checkpoint.tick_log import FOLDER as TICKS
 from streaming.checkpoint.tick_log import continue_ticks
 from streaming.checkpoint.versions import VersionLedger
 from streaming.config.errors import ConfigError
@@ -191,8 +190,8 @@ class Job:
         local = local_folder(location)
         if local is not None:
             recover(local.path)
-        if behind_s := continue_ticks(self._folder(TICKS), self._folder("offsets"), wall_ms()):
-            _log.warning("clock_behind_last_batch", by_s=behind_s, effect="ticks continue from the last batch")
+        if beyond_s := continue_ticks(self._folder, wall_ms()):
+            _log.warning("clock_far_from_last_batch", by_s=beyond_s, effect="ticks continue from the last batch")
         seed = read_seed(local.path) if local is not None else None
         keeper = state_keeper(location, seed.states if seed is not None else None)
         kept = self._versions_kept()

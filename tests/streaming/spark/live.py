@@ -16,7 +16,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
-from streaming.checkpoint.tick_log import FOLDER as TICKS
 from streaming.checkpoint.tick_log import continue_ticks
 from streaming.checkpoint.versions import VersionLedger
 from streaming.config.source import Sources, SpoolSource
@@ -119,7 +118,7 @@ class Live:
             self._news.wait_for(lambda: len(self.batches) > before, 10)
 
     def _start(self, barrier: BatchBarrier) -> StreamingQuery:
-        continue_ticks(LocalFolder(self.checkpoint / TICKS), LocalFolder(self.checkpoint / "offsets"), wall_ms())
+        continue_ticks(lambda name: LocalFolder(self.checkpoint / name), wall_ms())
         seed = read_seed(self.checkpoint)
         keeper = state_keeper(str(self.checkpoint), seed.states if seed is not None else None)
         outlets = Outlets(self._take_snapshot, self._take_changes, self._take_invalid)

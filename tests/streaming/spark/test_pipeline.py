@@ -260,16 +260,29 @@ def test_state_and_signals_survive_a_restart(live: Live) -> None:
     assert [change.status for _, change in live.changes] == ["firing", "resolved"]
 
 
-def test_a_clock_that_was_set_back_while_the_job_was_stopped_stops_nothing(live: Live) -> None:
-    """Spark fails each batch whose second lies before that of an earlier one, and would do so until the clock has caught up."""
+def move_ticks(live: Live, by_s: int) -> None:
+    """Let the ticks have begun later, as if the clock had been ahead by so much until now, or earlier."""
+    start = live.checkpoint / "sources" / "0" / "0"
+    version, start_ms = start.read_text().splitlines()
+    start.write_text(f"{version}\n{int(start_ms) + 1000 * by_s}")
+    start.with_name(".0.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("by_s", "why"),
+    [
+        (3600, "set back by an hour: Spark fails each batch whose second lies before that of an earlier one"),
+        (-5 * 365 * 86_400, "five years forward: Spark makes a tick for each of 158 million seconds"),
+    ],
+)
+def test_a_clock_that_was_set_while_the_job_was_stopped_stops_nothing(live: Live, by_s: int, why: str) -> None:
+    """The next batch runs, and takes no longer than others."""
     live.send(*messages("a", 3))
     with live.running() as query:
         live.wait(lambda s: sent_total(s) == 3, query)
-    start = live.checkpoint / "sources" / "0" / "0"
-    version, start_ms = start.read_text().splitlines()
-    # A clock that was an hour ahead, and no longer is, leaves the same as ticks that began an hour later.
-    start.write_text(f"{version}\n{int(start_ms) + 3_600_000}")
-    start.with_name(".0.crc").unlink(missing_ok=True)
+    move_ticks(live, by_s)
     live.send(*messages("b", 2))
+    before = len(live.batches)
     with live.running() as query:
         live.wait(lambda s: sent_total(s) == 5, query)
+    assert len(live.batches) > before, why
