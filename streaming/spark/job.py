@@ -173,9 +173,18 @@ class Job:
                         self._say_silent(query, silent_s)
         finally:
             if java_lives():
-                query.stop()
+                self._stop(query, forever=stop.is_set())
         cause = query.exception()
         raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
+
+    def _stop(self, query: StreamingQuery, *, forever: bool) -> None:
+        """Stop the query. One that hangs, as while brokers do not answer, fails a restart, but not the end of the service."""
+        try:
+            query.stop()
+        except Exception as error:
+            if not forever:
+                raise
+            _log.warning("query_not_stopped", reason=reason_of(error), effect="its batch runs again after the next start")
 
     def _say_silent(self, query: StreamingQuery, silent_s: float) -> None:
         """Log that nothing was committed for a while, and what Spark is waiting for."""

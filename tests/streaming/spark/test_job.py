@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.config.model import Config
@@ -43,6 +44,13 @@ class Starting(Job):
         return self.started[-1]
 
 
+def starting(folder: Path) -> Starting:
+    config = Config.model_validate({"source": {"spool": {"folder": str(folder)}}, "spark": {"checkpoint_dir": str(folder)}})
+    job = Starting(None, config, Checkpoint("c", 2, ("spool",)), None, None, None, Monitor())  # type: ignore[arg-type]
+    job.started, job.barriers = [], []
+    return job
+
+
 @pytest.mark.parametrize(("back_ms", "queries"), [(SET_BACK_MS + 1, 2), (SET_BACK_MS, 1)], ids=["a step", "a second or two"])
 def test_a_clock_that_is_set_back_restarts_the_query(
     back_ms: int, queries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,9 +69,29 @@ def test_a_clock_that_is_set_back_restarts_the_query(
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.5)
     monkeypatch.setattr(module, "java_pid", lambda: None)
-    config = Config.model_validate({"source": {"spool": {"folder": str(tmp_path)}}, "spark": {"checkpoint_dir": str(tmp_path)}})
-    job = Starting(None, config, Checkpoint("c", 2, ("spool",)), None, None, None, Monitor())  # type: ignore[arg-type]
-    job.started, job.barriers = [], []
+    job = starting(tmp_path)
     job.run(stop)
     assert [query.isActive for query in job.started] == [False] * queries
     assert len(set(job.barriers)) == queries, "the next query's batches are not held"
+
+
+def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the brokers do not answer, Spark's thread hangs in their client, and Spark gives up waiting for it."""
+    stop = threading.Event()
+
+    def hang(self: Waiting) -> None:
+        self.isActive = False
+        raise TimeoutError("Stream Execution thread failed to stop within 30000 milliseconds")
+
+    def clock_ms() -> int:
+        stop.set()
+        return NOW_MS
+
+    monkeypatch.setattr(Waiting, "stop", hang)
+    monkeypatch.setattr(module, "wall_ms", clock_ms)
+    monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.1)
+    with structlog.testing.capture_logs() as logs:
+        starting(tmp_path).run(stop)
+    assert [line["event"] for line in logs] == ["query_not_stopped"]
