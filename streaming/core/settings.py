@@ -28,8 +28,10 @@ DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
 """Visibility timeout of a queue that reports none. Systems not listed here hold a message until it is settled."""
 
 DEFAULT_RETENTION_S: Mapping[str, float] = {"aws_sqs": 4 * 86_400.0, "cloudflare_queues": 4 * 86_400.0}
-LONGEST_RETENTION_S = 14 * 86_400.0
-"""No message is tracked longer than this after its send, whatever else is known: state must not grow without bound."""
+"""Retention of a queue that reports none."""
+LONGEST_UNHEARD_S = 14 * 86_400.0
+"""Systems not listed above keep a message until it is settled. It is no longer tracked when nothing was heard of it for so long:
+its end may never be reported, and state must not grow without bound."""
 
 
 @dataclass(frozen=True)

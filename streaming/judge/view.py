@@ -13,7 +13,7 @@ from streaming.core.columns import Array
 from streaming.core.reporting.merge import LOADED_TOGETHER, MergedQueues
 from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.queues import TOTALS
+from streaming.core.state.queues import NEVER, TOTALS
 from streaming.judge.durations import durations
 from streaming.judge.evaluation import Evaluation
 from streaming.judge.knowledge.basis import Basis
@@ -199,7 +199,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         consumers=tuple(_consumer(summary, h) for h in held[:top_k]),
         other_consumers=max(0, len(held) - top_k),
         other_consumers_held_since_ms=held[top_k].since if len(held) > top_k else None,
-        dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] else None,
+        dead_letter_expires_at_ms=numbers["expires_at"] if numbers["dead_letters"] and numbers["expires_at"] < NEVER else None,
         time_to_drain_s=evaluation.time_to_drain_s,
         coverage_ratio=evaluation.coverage_ratio,
         messages=(),

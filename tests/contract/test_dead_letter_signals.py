@@ -153,6 +153,24 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
 
 
 @pytest.mark.simulation
+def test_a_dead_letter_of_a_broker_without_retention_never_expires(tmp_path: Path) -> None:
+    """ActiveMQ keeps dead letters until somebody takes them: after a fortnight none is lost, and nobody is paged."""
+    of = {"system": "activemq"}
+    events = [
+        ev("sent", 0, message_id="m") | of,
+        ev("received", 5, message_id="m", consumer="c", receive_count=1) | of,
+        ev("dead_lettered", 10, message_id="m", to_queue="DLQ.q") | of,
+        *(ev("queue_state", day * DAY, "DLQ.q", attributes={"visible": 1, "in_flight": 0}) | of for day in range(1, 16)),
+    ]
+    lines = replayed(events, tmp_path, every=f"{DAY}s")
+    assert lines.times("DeadLetterArrived", "firing") == [10]
+    assert not lines.signals("DeadLetterExpiring")
+    assert not lines.signals("MessageDropped")
+    assert not lines.metric("dead_letter_expiry_seconds", queue="DLQ.q")
+    assert set(lines.metric("messages_expired_total", queue="DLQ.q").values()) == {0}
+
+
+@pytest.mark.simulation
 @pytest.mark.parametrize("kind", ["dropped", "expired"])
 def test_message_dropped(tmp_path: Path, kind: str) -> None:
     """Lost by used-up retries or by retention, with the reason; ends after five quiet minutes."""

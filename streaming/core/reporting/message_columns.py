@@ -83,7 +83,7 @@ class MessageColumns:
                 last_received_at_ms=n["last_received"][i] or None,
                 invisible_until_ms=n["window_end"][i] if n["state"][i] == 1 and n["window_end"][i] < NEVER else None,
                 arrived_at_ms=n["arrived"][i] or None,
-                expires_at_ms=n["expires"][i],
+                expires_at_ms=n["expires"][i] if n["expires"][i] < NEVER else None,
                 arrival_known_by=arrival_known_by(n["flags"][i]) if n["arrived"][i] else None,
                 attempts=attempts[i],
                 deliveries_seen=n["seen"][i],

@@ -15,7 +15,6 @@ from streaming.core.columns import Array
 from streaming.core.settings import (
     DEFAULT_RETENTION_S,
     DEFAULT_VISIBILITY_S,
-    LONGEST_RETENTION_S,
     QueueName,
     Settings,
 )
@@ -196,14 +195,14 @@ def visibility_ms(record: Described, settings: Settings) -> int:
 
 
 def retention_ms(record: Described, settings: Settings) -> int:
-    """Return how long a message lives; if unknown, the longest that any system allows."""
+    """Return how long a message lives. NEVER where the system keeps messages until they are settled."""
     reported = record.number("retention_s")
     if reported is None:
         rule = settings.rule(record.name)
         reported = rule.retention_s if rule else None
     if reported is None:
-        reported = DEFAULT_RETENTION_S.get(record.name.system, LONGEST_RETENTION_S)
-    return int(reported * 1000)
+        reported = DEFAULT_RETENTION_S.get(record.name.system)
+    return NEVER if reported is None else int(reported * 1000)
 
 
 def max_receive_count(record: Described, settings: Settings) -> int | None:

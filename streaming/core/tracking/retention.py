@@ -1,23 +1,28 @@
-"""Compute when the retention of messages runs out, and end the expired ones."""
+"""Compute when the retention of messages runs out, end the expired ones, and forget those without retention."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.settings import Settings
+from streaming.core.settings import LONGEST_UNHEARD_S, Settings
 from streaming.core.state.queues import (
+    NEVER,
     T_EXPIRED,
+    T_RECONCILED,
 )
 from streaming.core.state.rows import (
     F_EXPIRED,
+    F_RECONCILED,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import end
 
+LONGEST_UNHEARD_MS = int(LONGEST_UNHEARD_S * 1000)
+
 
 def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
-    """Return when the retention of some rows' messages runs out.
+    """Return when the retention of some rows' messages runs out: NEVER or later where there is none.
 
     A message that was delivered after that is still there, so its retention is longer than the one known, which is often assumed:
     it is kept for as long again.
@@ -38,7 +43,7 @@ def run_out(state: ShardState, now: int, settings: Settings) -> None:
     rows = state.rows
     if not len(rows):
         return
-    shortest = int(state.queues.limit("retention_ms", settings).min())
+    shortest = min(int(state.queues.limit("retention_ms", settings).min()), LONGEST_UNHEARD_MS)
     old = rows["sent"] + shortest <= now
     if rows.has("arrived"):
         old |= rows["arrived"] > 0
@@ -46,3 +51,17 @@ def run_out(state: ShardState, now: int, settings: Settings) -> None:
     expires = expiry(state, hit, settings)
     over = expires <= now
     end(state, hit[over], expires[over], F_EXPIRED, T_EXPIRED)
+    _forget_unheard(state, hit[expires >= NEVER], now)
+
+
+def _forget_unheard(state: ShardState, kept: Array, now: int) -> None:
+    """Stop tracking messages without retention of which nothing was heard for long. They may still exist, so none is lost."""
+    forgotten_at = last_heard(state, kept) + LONGEST_UNHEARD_MS
+    over = forgotten_at <= now
+    end(state, kept[over], forgotten_at[over], F_RECONCILED, T_RECONCILED)
+
+
+def last_heard(state: ShardState, rows: Array) -> Array:
+    """Return when some rows' messages were last heard of."""
+    heard: Array = np.maximum.reduce([state.rows.at(name, rows) for name in ("sent", "last_received", "window_at", "arrived")])
+    return heard

@@ -20,7 +20,7 @@ from streaming.core.tracking.dead_letters import detect_dead_letters, share_send
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
-from streaming.core.tracking.retention import run_out
+from streaming.core.tracking.retention import last_heard, run_out
 from streaming.core.tracking.surplus_messages import find_surplus_messages
 
 
@@ -65,7 +65,7 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     candidates = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
-    heard = np.maximum.reduce([rows.at(name, candidates) for name in ("sent", "last_received", "window_at", "arrived")])
+    heard = last_heard(state, candidates)
     # Where the broker does not count delayed messages, a delayed message may well still exist.
     gone = counts_delayed[queue] | (rows.at("delay", candidates) <= until[queue])
     hit = candidates[gone & (until[queue] - heard >= after_ms[queue])]
