@@ -40,6 +40,8 @@ and their share is at least half of the one at which a queue is failing."""
 
 HYSTERESIS = 0.8
 """The signal ends when the share falls below this part of the limit: a half-broken queue must not fire anew every minute."""
+COUNT_HYSTERESIS = 0.5
+"""Likewise for how many deliveries ended: with little traffic that number is near its limit all the time."""
 CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
 OTHERS_RATIO = 0.1
@@ -61,7 +63,8 @@ def _most_fail(c: Context) -> bool:
     whole = outcomes(c, int(limits.failing_window_s * 1000))
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
-    if measures.failing(whole.ended, whole.failed_ratio, ratio, limits).reached:
+    enough = limits.failing_min_deliveries * (COUNT_HYSTERESIS if began else 1)
+    if whole.ended >= enough and whole.failed_ratio >= ratio:
         return True
     span_ms = _quick_span_ms(c)
     lately = outcomes(c, span_ms)

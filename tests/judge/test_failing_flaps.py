@@ -1,0 +1,43 @@
+"""QueueFailing fires once for one incident, also where so few deliveries end that their number is always near its limit."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from streaming.core.settings import Settings
+from tests.core.driving import event
+from tests.judge.driving import in_steps, judged
+
+SETTINGS = Settings(now_is_event_time=True)
+FINISHED, GIVEN_BACK = "deleted", "released"
+
+
+def deliveries(gaps_s: list[int], outcome: str, from_s: int, until_s: int) -> list[dict[str, Any]]:
+    """Return deliveries of new messages that end this way after two seconds; the gaps between them take turns."""
+    events, gaps, at = [], itertools.cycle(gaps_s), from_s * 1000
+    while at < until_s * 1000:
+        about = {"message_id": f"m{at}"}
+        later = {"visible_at": event("x", at)["at"] + 86_400_000} if outcome == GIVEN_BACK else {}
+        events += [
+            event("sent", at, **about),
+            event("received", at + 500, receive_count=1, consumer="c", **about),
+            event(outcome, at + 2_500, consumer="c", **about, **later),
+        ]
+        at += next(gaps) * 1000
+    return events
+
+
+def test_a_broken_queue_with_little_traffic_pages_once() -> None:
+    """Every delivery fails, and in five minutes between 17 and 23 end: the number alone must not end and start the signal."""
+    bursts = [10] * 20 + [18] * 20
+    events = [
+        event("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 60}),
+        *deliveries([13], FINISHED, 1, 600),
+        *deliveries(bursts, GIVEN_BACK, 600, 2400),
+        *deliveries([13], FINISHED, 2400, 3300),
+    ]
+    changes = [c for c in judged(in_steps(events, 5, 3300), SETTINGS).changes if c.finding.key.signal == "QueueFailing"]
+    assert [c.status for c in changes] == ["firing", "resolved"]
+    # The end comes as deliveries succeed again, within the five minutes that are looked at.
+    assert event("x", 2400_000)["at"] < changes[1].at_ms <= event("x", 2700_000)["at"]
