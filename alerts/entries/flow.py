@@ -19,8 +19,8 @@ QUEUE_FAILING = Entry(
     rule=(
         "Of the deliveries that ended in the last {failing_window_s}, at least {failing_ratio} ended without a settlement: the "
         "visibility window ran out, the message was released, dead-lettered or dropped.",
-        "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports the "
-        "failures.",
+        "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports "
+        "the failures.",
         "It fires sooner if the failure is clear: over 40 s, more deliveries failed than chance explains, and the first and the "
         "last 10 s of that time have failures. The time is longer where a restart of all consumers could look the same. What "
         "they held fails within the 99th percentile of the queue's holding times, or within a visibility timeout if nothing was "
