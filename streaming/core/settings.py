@@ -30,8 +30,8 @@ DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
 DEFAULT_RETENTION_S: Mapping[str, float] = {"aws_sqs": 4 * 86_400.0, "cloudflare_queues": 4 * 86_400.0}
 """Retention of a queue that reports none."""
 LONGEST_UNHEARD_S = 14 * 86_400.0
-"""Systems not listed above keep a message until it is settled. It is no longer tracked when nothing was heard of it for so long:
-its end may never be reported, and state must not grow without bound."""
+"""Systems not listed above keep a message until it is settled. It is no longer tracked when nothing was heard of it, nor of the
+broker's counts of its queue, for so long: its end may never be reported, and state must not grow without bound."""
 
 
 @dataclass(frozen=True)

@@ -288,6 +288,6 @@ def _listings(
     return (
         list_messages(viewer, "poison", poison, (-receives, sent), most),
         list_messages(viewer, "held", held[long], (since[long],), most),
-        list_messages(viewer, "dead_letter", dead, (expiry(state, dead, settings),), most),
+        list_messages(viewer, "dead_letter", dead, (expiry(state, dead, settings), rows.at("sent", dead)), most),
         list_messages(viewer, "oldest", oldest, (rows.at("sent", oldest),), OLDEST_LISTED),
     )

@@ -55,9 +55,13 @@ def run_out(state: ShardState, now: int, settings: Settings) -> None:
 
 
 def _forget_unheard(state: ShardState, kept: Array, now: int) -> None:
-    """Stop tracking messages without retention of which nothing was heard for long. They may still exist, so none is lost."""
+    """Stop tracking messages without retention of which nothing was heard for long. They may still exist, so none is lost.
+
+    Where the broker's counts are reported they stay, as old dead letters do: the counts show when they are gone.
+    """
     forgotten_at = last_heard(state, kept) + LONGEST_UNHEARD_MS
-    over = forgotten_at <= now
+    counted = state.queues.column("counted_at")[state.rows.at("queue", kept)] + LONGEST_UNHEARD_MS > now
+    over = (forgotten_at <= now) & ~counted
     end(state, kept[over], forgotten_at[over], F_RECONCILED, T_RECONCILED)
 
 

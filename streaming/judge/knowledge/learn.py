@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
+from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
 from streaming.judge.knowledge.basis import (
     COUNTS_FRESH_MS,
     FEWEST_PASSED,
@@ -140,7 +141,7 @@ def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting
 def _left_out(c: Context) -> bool:
     """Whether messages that were left out may still be in the queue: they have not expired, and no counts agreed since."""
     at, tracked = c.summary.left_out_at, c.memory.evidence.tracked
-    if not at or c.now - at > c.retention_ms:
+    if not at or c.now - at > min(c.retention_ms, LONGEST_UNHEARD_MS):
         return False
     return not (tracked.agreed_since > at and tracked.is_long(c.now))
 

@@ -131,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
         "queuewatch_messages_reconciled_total",
         "counter",
         "Messages no longer tracked because the broker's own counts showed an empty queue, or because nothing was heard of them "
-        "for 14 days in a system that keeps messages until they are settled.",
+        "or of their queue's counts for 14 days in a system that keeps messages until they are settled.",
         of_queue=values.total("reconciled"),
     ),
     Metric(

@@ -59,3 +59,14 @@ def test_a_message_without_retention_is_tracked_as_long_as_something_is_heard_of
     merged = run_steps(steps, SETTINGS)
     in_flight = [one.queues[QueueName("activemq", "", "orders")].numbers["in_flight"] for one in merged]
     assert in_flight == [0, 1, 1, 0]
+
+
+def test_a_message_without_retention_stays_where_the_brokers_counts_are_reported() -> None:
+    """A dead letter of three weeks is still there, and is listed. A fortnight after the last count it is forgotten."""
+    of = {"system": "activemq"}
+    counts = {"visible": 1, "in_flight": 0, "delayed": 0}
+    steps = [(1_000, [event("sent", 0, message_id="m") | of])]
+    steps += [(day * DAY_MS, [event("queue_state", day * DAY_MS, attributes=counts) | of]) for day in range(1, 22)]
+    merged = run_steps([*steps, (34 * DAY_MS, []), (36 * DAY_MS, [])], SETTINGS)
+    visible = [one.queues[QueueName("activemq", "", "orders")].numbers["visible"] for one in merged]
+    assert visible == [1] * 23 + [0]
