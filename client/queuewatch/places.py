@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 # https://sqs.eu-west-1.amazonaws.com/… , vpce-….sqs.eu-west-1.vpce.amazonaws.com, eu-west-1.queue.amazonaws.com
 _REGION_IN_HOST: Final = re.compile(
-    r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2}(?:-[a-z0-9]+)+-\d+)\.|^([a-z]{2}(?:-[a-z0-9]+)+-\d+)\.queue\."
+    r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\.|^([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\.queue\."
 )
 
 

@@ -49,6 +49,7 @@ def test_handles_are_bounded_in_number_and_age() -> None:
     [
         ("https://sqs.eu-west-1.amazonaws.com/1/orders", ORDERS),
         ("https://sqs-fips.us-gov-west-1.amazonaws.com/1/q", Place("1/us-gov-west-1", "q")),
+        ("https://sqs.eusc-de-east-1.amazonaws.eu/1/q", Place("1/eusc-de-east-1", "q")),
         ("https://vpce-0a.sqs.eu-west-1.vpce.amazonaws.com/1/q", Place("1/eu-west-1", "q")),
         ("https://eu-west-1.queue.amazonaws.com/1/q.fifo", Place("1/eu-west-1", "q.fifo")),
         ("http://localhost:4566/1/q", Place("1/client-region", "q")),

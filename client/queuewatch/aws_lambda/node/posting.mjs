@@ -7,7 +7,7 @@ import https from "node:https";
 
 // About the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile.
 const NEVER_RETRIED = new Set([400, 413, 415, 422]);
-const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2}(?:-[a-z0-9]+)+-\d+)\./;
+const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\./;
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 
 export class SendError extends Error {
