@@ -140,6 +140,8 @@ class ActiveMQCollectorConfig(BaseModel):
             return self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise ValueError(f"password_file {self.password_file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"password_file {self.password_file}: it is not UTF-8 text") from error
 
     def is_watched(self, queue: str) -> bool:
         """Whether events of the queue are wanted. Temporary queues, whose names are ids, never are."""

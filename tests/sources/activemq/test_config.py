@@ -92,3 +92,11 @@ def test_which_queues_are_watched() -> None:
 def test_a_key_file_needs_its_certificate() -> None:
     with pytest.raises(ValidationError, match="key_file needs certificate_file"):
         ActiveMQCollectorConfig.model_validate({"tls": {"key_file": "k.pem"}})
+
+
+def test_a_password_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    """The error of the decoder alone names no file."""
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"password_file .*password: it is not UTF-8 text"):
+        ActiveMQCollectorConfig(username="u", password_file=file).password()
