@@ -184,3 +184,19 @@ def test_message_dropped(tmp_path: Path, kind: str) -> None:
     assert (fired["evidence"]["kind"], fired["evidence"]["reason"], fired["evidence"]["receive_count"]) == (kind, "why not", 3)
     assert lines.times("MessageDropped", "resolved") == [310]
     assert lines.metric(f"messages_{kind}_total", queue="q")[660] == 1
+
+
+@pytest.mark.simulation
+def test_a_reported_expiry_without_a_reason_is_no_guess(tmp_path: Path) -> None:
+    """Only receives are reported, so losses are not inferred there; the broker's own report of one is believed."""
+    events = [
+        ev("received", 0, message_id="other", receive_count=1, consumer="c"),
+        ev("deleted", 5, message_id="other", consumer="c"),
+        ev("received", 5, message_id="m", receive_count=1, consumer="c"),
+        ev("expired", 50, message_id="m"),
+    ]
+    lines = replayed([*events, ev("heartbeat", 400, consumer="x")], tmp_path)
+    assert {x["labels"]["basis"] for x in lines.lines if x.get("name", "").endswith("_basis") and x["value"]} == {"consumers"}
+    (fired,) = lines.signals("MessageDropped", "firing", message_id="m")
+    assert fired["evidence"]["kind"] == "expired"
+    assert "reason" not in fired["evidence"]

@@ -132,8 +132,10 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
 
 
 def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
-    for i in counted[seg["reason"][counted] >= 0].tolist():
-        state.loss_reasons[int(seg["key"][i])] = events.reasons[int(seg["reason"][i])]
+    """Remember why messages were lost, also if no reason is given: a loss without an entry is one that no event reported."""
+    for i in counted.tolist():
+        reason = int(seg["reason"][i])
+        state.loss_reasons[int(seg["key"][i])] = events.reasons[reason] if reason >= 0 else ""
 
 
 def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
