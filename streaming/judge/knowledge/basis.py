@@ -80,13 +80,14 @@ def sides(past: Window, now: int) -> Sides:
     return Sides(bool(sent) or ever_sent > 0, deliveries, unsent_ratio, not no_ends_reported(past))
 
 
-def passed_over(past: Window, came_back: int, late_ms: int) -> bool:
+def passed_over(past: Window, came_back: int, late_ms: int, free_at: int = 0) -> bool:
     """Whether several younger messages passed over the oldest one that seems to wait: an unseen consumer may have it.
 
     `came_back` is the send time of the oldest visible message that was received before: such a message waits for its next turn.
+    `free_at`: since when one of them could have been received. A message sent with a delay is not passed over before.
     """
     oldest = past.value("oldest_visible_at", -1) if len(past) else 0
-    return came_back > oldest > 0 and _were_received_since(past, oldest, late_ms)
+    return came_back > oldest > 0 and _were_received_since(past, max(oldest, free_at), late_ms)
 
 
 def head_passed_over(past: Window, ordered: OrderedQueueReport, latest: Depth | None, late_ms: int) -> bool:

@@ -151,7 +151,8 @@ def _passed_over(c: Context, latest: Depth | None) -> bool:
     # Collectors report promptly, so only deliveries and ends show how late reports are.
     late_ms = c.now - max(c.summary.last_received_at, c.summary.last_settled_at)
     if not c.ordered:
-        return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms)
+        free_at = min(c.summary.numbers["visible_since"], c.now)
+        return passed_over(c.recent, c.summary.numbers["oldest_received_visible"], late_ms, free_at)
     evidence, ordered = c.memory.evidence, c.summary.ordered_facts
     # A group may really be stuck while others flow: then the counts grow with it.
     if ordered is not None and (

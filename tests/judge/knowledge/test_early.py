@@ -190,3 +190,23 @@ def test_an_age_is_not_called_exact_before_a_count_shows_the_message() -> None:
     snapshots = {(s.at_ms - T0) // 1_000: s.queues[0] for s in seen(now_and_then(605), 640).snapshots}
     assert [at for at, queue in snapshots.items() if at > 600 and "all" in queue.oldest_ms] == [610, 620]
     assert not any(queue.exact_ages for at, queue in snapshots.items() if at > 600)
+
+
+def prompt(until_s: int) -> Events:
+    """Return a message every ten seconds that is received and deleted at once."""
+    out: Events = []
+    for at in range(10, until_s, 10):
+        sent = ev("sent", at, message_id=f"p{at}")
+        got = ev("received", at + 0.2, message_id=f"p{at}", receive_count=1, consumer="w", sent_at=sent["at"])
+        out += [sent, got, ev("deleted", at + 0.7, message_id=f"p{at}", consumer="w")]
+    return out
+
+
+def test_a_message_that_was_delayed_was_not_passed_over() -> None:
+    """It was sent first, has just become visible, and waits for its turn: what came meanwhile did not overtake it."""
+    counts = {"visibility_timeout_s": 30, "visible": 0, "in_flight": 0, "delayed": 1}
+    polls = [ev("queue_state", at, attributes=counts) for at in range(25, 235, 30)]
+    events = [ev("sent", 1, message_id="late", visible_at=ev("x", 235)["at"]), *prompt(240), *polls]
+    queue = seen(events, 240).snapshots[-1].queues[0]
+    assert queue.tracked_states["visible"] == 1
+    assert queue.basis == "messages"
