@@ -129,7 +129,7 @@ queuewatch_message_age_seconds_bucket{{{Q},le="345600.0"}} 3
 queuewatch_message_age_seconds_bucket{{{Q},le="+Inf"}} 3
 queuewatch_message_age_seconds_count{{{Q}}} 3
 queuewatch_message_age_seconds_sum{{{Q}}} 95.5
-# HELP queuewatch_messages_sent_total Messages that entered the queue.
+# HELP queuewatch_messages_sent_total Messages sent to the queue; dead letters and redriven messages that arrive are not counted.
 # TYPE queuewatch_messages_sent_total counter
 queuewatch_messages_sent_total{{{Q}}} 5
 """

@@ -95,7 +95,12 @@ METRICS: tuple[Metric, ...] = (
         of_queue=values.duration("sojourn"),
         series=values.DURATION_SERIES,
     ),
-    Metric("queuewatch_messages_sent_total", "counter", "Messages that entered the queue.", of_queue=values.total("sent")),
+    Metric(
+        "queuewatch_messages_sent_total",
+        "counter",
+        "Messages sent to the queue; dead letters and redriven messages that arrive are not counted.",
+        of_queue=values.total("sent"),
+    ),
     Metric(
         "queuewatch_messages_received_total",
         "counter",
