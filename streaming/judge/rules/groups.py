@@ -29,6 +29,9 @@ FAR_BELOW_RATIO = 0.5
 BUSY_MS = 60_000
 FEWEST_RECEIVED = 10
 """Consumers that received this many messages in their last minute would have received another by now if they were there."""
+GONE_AFTER_MS = 30_000
+GONE_AFTER_GAPS = 5
+"""Consumers that received nothing for so long, and for so many times their usual gap, are gone."""
 
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
@@ -88,15 +91,18 @@ def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
 
 
 def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
-    """Whether busy consumers have received nothing since the head came back: then the queue stalls, and not one group.
+    """Whether busy consumers have received nothing lately, or since the head came back: the queue stalls, and not one group.
 
-    A deploy that stops them for a minute leaves the heads that they had.
+    A deploy that stops them for a minute leaves the heads that they had, and those whose turn had not come.
     """
     head, last_received_at = stuck.group.head, c.summary.last_received_at
-    if head is None or stuck.reason != "not_received" or not head.last_received_at_ms:
+    if head is None or stuck.reason != "not_received":
         return False
+    received = c.recent.change("received", last_received_at - BUSY_MS)
+    if not head.last_received_at_ms:
+        return received > 0 and c.now - last_received_at >= max(GONE_AFTER_MS, GONE_AFTER_GAPS * BUSY_MS // received)
     came_back_at = head.last_received_at_ms + (c.visibility_ms or 0)
-    return last_received_at <= came_back_at and c.recent.change("received", last_received_at - BUSY_MS) >= FEWEST_RECEIVED
+    return last_received_at <= came_back_at and received >= FEWEST_RECEIVED
 
 
 def _was_cut_off(c: Context) -> bool:

@@ -1,0 +1,52 @@
+"""Groups that wait for their turn are not stuck when the consumers die: the queue is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import ev
+from tests.judge.driving import in_steps, judged
+
+Events = list[dict[str, Any]]
+NAME = "turns.fifo"
+QUEUE = ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 60})
+DIES_AT_S = 600
+
+
+def served_in_turn(groups: int, every_s: float, *, left_out: int | None = None) -> Events:
+    """One worker takes a message of each group in turn until it dies; it may leave out one group from its third turn on."""
+    out = [QUEUE]
+    backlog = int(DIES_AT_S / every_s / groups) + 20
+    for n in range(groups * backlog):
+        group, turn = n % groups, n // groups
+        # Sent group by group, so that the messages of later groups are younger.
+        sent_at = 1 + (group * backlog + turn) / 1_000
+        about = {"message_id": f"m{n}", "group": f"g{group}", "sequence": str(group * backlog + turn)}
+        out.append(ev("sent", sent_at, NAME, **about))
+        at = 5 + n * every_s
+        if at >= DIES_AT_S or (group == left_out and turn >= 2):
+            continue
+        out.append(ev("received", at, NAME, receive_count=1, consumer="w", **about))
+        out.append(ev("deleted", at + every_s * 0.9, NAME, consumer="w", **about))
+    return sorted(out, key=lambda e: e["at"])
+
+
+def stuck(events: Events, until_s: int) -> list[tuple[float, str | None]]:
+    """Return when which groups are reported as stuck, in seconds."""
+    run = judged(in_steps(events, 5, until_s))
+    began = events[0]["at"]
+    firing = [c for c in run.changes if c.finding.key.signal == "GroupStuck" and c.status == "firing"]
+    return [((c.at_ms - began) / 1_000, c.finding.key.group) for c in firing]
+
+
+@pytest.mark.parametrize(("groups", "every_s"), [(8, 10), (20, 4)], ids=["one worker of slow work", "quicker"])
+def test_a_worker_that_dies_leaves_no_group_stuck_behind_its_head(groups: int, every_s: float) -> None:
+    """Every group has waited for nearly a turn when it dies, and would be reported one after another."""
+    assert stuck(served_in_turn(groups, every_s), DIES_AT_S + 290) == []
+
+
+def test_a_group_that_is_passed_over_while_the_others_flow_is_stuck() -> None:
+    """The limit is two minutes, from its last settlement in the second turn."""
+    assert stuck(served_in_turn(8, 10, left_out=3), DIES_AT_S - 10) == [(pytest.approx(245, abs=6), "g3")]
