@@ -157,5 +157,7 @@ def resharded(checkpoint: Path, target: Path) -> None:
 def assert_totals_continue(name: str, metrics: dict[str, float]) -> None:
     """Compare with what the stored checkpoint's release published."""
     lasting = {series: value for series, value in published(name).items() if "_total{" in series or "_seconds_" in series}
+    # The messages that waited when it was stored have passed their retention of four days since.
+    lasting = {series: value for series, value in lasting.items() if "messages_expired_total" not in series}
     # A total that is zero and reported by no queue has no series.
     assert {series: metrics.get(series, 0.0) for series in lasting} == lasting
