@@ -31,7 +31,8 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
     state.high_water = min(state.high_water, now)
     state.collectors = {name: _at_most(at, limit, now) for name, at in state.collectors.items()}
     for key, reported in state.consumer_states.items():
-        state.consumer_states[key] = reported._replace(at=_at_most(reported.at, limit, now))
+        at, dispatched_at = (_at_most(time, limit, now) for time in (reported.at, reported.dispatched_at))
+        state.consumer_states[key] = reported._replace(at=at, dispatched_at=dispatched_at)
     state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
     known = [state.queues.attributes(number) for number in range(len(state.queues))]
     for name in _TIMES:

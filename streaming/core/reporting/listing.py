@@ -15,7 +15,7 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, 
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
-from streaming.core.state.queues import DISPATCHED_AT, NEVER
+from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
@@ -164,7 +164,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
             reported = state.consumer_states.get((number, name or ""))
-            counted_at = reported.attributes.get(DISPATCHED_AT, 0) if reported is not None else 0
+            counted_at = reported.dispatched_at if reported is not None else 0
             at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
             listed.append(HeldBy(name or "", n, since_ms, message_id, is_extended, at_count))
     return out

@@ -96,15 +96,13 @@ class Depth(NamedTuple):
         return self.visible + self.in_flight + (self.delayed if self.delayed > 0 else 0)
 
 
-DISPATCHED_AT = "dispatched_at"
-"""The attribute of a consumer that says when `dispatched` was last reported; added here, not by the sender."""
-
-
 class ConsumerState(NamedTuple):
     """The last report about a consumer, and its time (epoch milliseconds)."""
 
     at: int
     attributes: dict[str, Any]
+    dispatched_at: int = 0
+    """When its attribute `dispatched` was last reported, which later reports may leave out; 0: never."""
 
 
 class Reported(NamedTuple):

@@ -24,7 +24,7 @@ from streaming.core.events.queue_events import (
 from streaming.core.hashing import hash_texts
 from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
-from streaming.core.state.queues import DISPATCHED_AT, ConsumerState, Depth, visibility_ms
+from streaming.core.state.queues import ConsumerState, Depth, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -105,10 +105,8 @@ def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> N
         if known is None or at >= known.at:
             reported = read_report(states.attributes[attributes])
             merged = {**(known.attributes if known else {}), **reported}
-            if "dispatched" in reported:
-                # Later reports may leave it out.
-                merged[DISPATCHED_AT] = at
-            state.consumer_states[number, consumer] = ConsumerState(at, merged)
+            dispatched_at = at if "dispatched" in reported else known.dispatched_at if known else 0
+            state.consumer_states[number, consumer] = ConsumerState(at, merged, dispatched_at)
 
 
 def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:

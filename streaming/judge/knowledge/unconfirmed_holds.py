@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streaming.core.reporting.report import HeldBy
-from streaming.core.state.queues import DISPATCHED_AT
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context
 
@@ -19,7 +18,7 @@ BELIEVED_AFTER_MS = 60_000
 
 @conditions("held_unconfirmed")
 def unconfirmed_since(c: Context) -> Mapping[str, int]:
-    """Consumers, each with the time of the broker's count that shows fewer messages than it seemed to hold then.
+    """Consumers that seemed to hold more messages than the broker counted at its last count of them, each with that count's time.
 
     The comparison is only made while the messages held at that time are still known: what was settled later no longer counts.
     So it stands until the next count, which continues it or ends it.
@@ -48,7 +47,7 @@ def _count(c: Context, held: HeldBy) -> tuple[int, float]:
     dispatched = state.attributes.get("dispatched") if state is not None else None
     if state is None or not isinstance(dispatched, int):
         return 0, float("inf")
-    return int(state.attributes.get(DISPATCHED_AT, 0)), dispatched
+    return state.dispatched_at, dispatched
 
 
 def _known_since(c: Context, consumer: str) -> int:
