@@ -65,9 +65,13 @@ def lag(since: int, now: int, limits: Thresholds) -> Measured:
     return Measured(now - since, limits.lag_limit_s * 1000, "milliseconds")
 
 
-def failing(ended: int, failed_ratio: float, limit_ratio: float, limits: Thresholds) -> Measured:
-    """QueueFailing: share of ended deliveries without a settlement, and how many ended."""
-    return farther(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, limits.failing_min_deliveries, "count"))
+def failing(ended: int, failed_ratio: float, limit_ratio: float, limits: Thresholds, *, hysteresis: float = 1) -> Measured:
+    """QueueFailing: share of ended deliveries without a settlement, and how many ended.
+
+    `hysteresis`: the part of the least number of deliveries that is enough while the signal fires.
+    """
+    fewest = limits.failing_min_deliveries * hysteresis
+    return farther(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, fewest, "count"))
 
 
 def outlived(outlived: int, deliveries: int, limits: Thresholds) -> Measured:

@@ -63,8 +63,8 @@ def _most_fail(c: Context) -> bool:
     whole = outcomes(c, int(limits.failing_window_s * 1000))
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
-    enough = limits.failing_min_deliveries * (COUNT_HYSTERESIS if began else 1)
-    if whole.ended >= enough and whole.failed_ratio >= ratio:
+    enough = COUNT_HYSTERESIS if began else 1
+    if measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached:
         return True
     span_ms = _quick_span_ms(c)
     lately = outcomes(c, span_ms)
