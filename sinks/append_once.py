@@ -12,7 +12,7 @@ from sinks.records import Record, Undelivered
 
 _TAIL = 65_536
 _REMEMBERED = 128
-"""How many batches back lines can be truncated. A damaged checkpoint goes back 25, or five more than Spark is told to keep."""
+"""How many batches back lines can be truncated. A damaged checkpoint goes back 25, or five more than Spark is set to keep."""
 
 
 class AppendOnceFile:
