@@ -23,6 +23,7 @@ EventType = Literal[
     "redriven",
     "expired",
     "dropped",
+    "outlived",
     "purged",
     "batch",
     "queue_state",
@@ -42,6 +43,7 @@ MESSAGE_TYPES: Final = frozenset(
         "redriven",
         "expired",
         "dropped",
+        "outlived",
     )
 )
 """The types about one message, which therefore carry `message_id`."""

@@ -50,6 +50,9 @@ QUEUE_FAILING = Entry(
         EvidenceField("deliveries", "deliveries that ended in window_s"),
         EvidenceField("consumer", "the only consumer that fails: a bad host, not a bad deployment"),
         EvidenceField("consumers", "the failing consumers, if there are several: a deployment that is rolling out"),
+        EvidenceField(
+            "outlived_deliveries", "deliveries in window_s that were finished after their window: the timeout is too short"
+        ),
         EvidenceField("leave_at_receive_count", "the receive count at which messages are dead-lettered or dropped"),
         EvidenceField("lost_or_dead_lettered_per_hour", "messages per hour that leave the queue unprocessed at this rate"),
         EvidenceField("failing_since", "when deliveries began to fail, in milliseconds since 1970"),
@@ -79,7 +82,7 @@ QUEUE_FAILING = Entry(
     },
     fix=(
         "Roll the consumer back, or repair its dependency. If the evidence names one consumer, take that host out of service "
-        "instead.",
+        "instead. If the evidence says that deliveries outlived their window, raise the visibility timeout.",
         "If that takes long, stop the deliveries (pause, or scale the consumers to zero), so that messages do not use up their "
         "receives.",
         "Then redrive the dead letters that arrived in the meantime.",
@@ -173,7 +176,7 @@ WINDOW_TOO_SHORT = Entry(
     rule=(
         "In {short_window_s}, at least {short_window_ratio} of the deliveries, and at least {short_window_min_deliveries}, "
         "outlived their visibility window: the message was deleted after its window, deleted by a consumer that no longer held "
-        "it, or deleted twice.",
+        "it, or deleted twice; or its deletion was refused because the window had ended, as SQS does for FIFO queues.",
     ),
     thresholds=("short_window_ratio", "short_window_s", "short_window_min_deliveries"),
     severity="warning",

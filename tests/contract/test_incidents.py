@@ -238,6 +238,33 @@ def test_work_that_outlasts_its_window(tmp_path: Path) -> None:
     assert fired["evidence"]["timeout_that_fits_s"] >= 45
 
 
+def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
+    """SQS refuses to delete the message then, and delivers it again: the refusals give the same finding."""
+    events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})]
+    events += [e | {"queue": "q.fifo", "group": e["message_id"]} for e in delivered(60, 0, 10, set())]
+    for i in range(6):
+        about = {"queue": "q.fifo", "message_id": f"long{i}", "group": f"g{i}"}
+        events.append(ev("sent", 50 + 90 * i, **about))
+        for attempt, begin in enumerate((51, 82)):
+            events += [
+                ev("received", begin + 90 * i, receive_count=attempt + 1, consumer="w", **about),
+                ev("deleted" if attempt else "outlived", begin + (20 if attempt else 45) + 90 * i, consumer="w", **about),
+            ]
+    (fired,) = of(events, tmp_path, 700).signals("WindowTooShort", "firing")
+    assert (fired["evidence"]["outlived_deliveries"], fired["evidence"]["timeout_that_fits_s"]) == (5, 60)
+
+
+def test_a_failing_fifo_queue_whose_work_outlasts_every_window(tmp_path: Path) -> None:
+    """The consumers are not broken: the page says what to change."""
+    events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})]
+    for i in range(60):
+        about = {"queue": "q.fifo", "message_id": f"m{i}", "group": f"g{i}"}
+        events += [ev("sent", 5 * i, **about), ev("received", 5 * i + 1, receive_count=1, **about)]
+        events.append(ev("outlived", 5 * i + 46, **about))
+    (fired,) = of(events, tmp_path, 240).signals("QueueFailing", "firing")
+    assert "of them were finished, but after the visibility window of 30 s had ended" in fired["evidence"]["summary"]
+
+
 @pytest.mark.parametrize(("silence_s", "fires"), [(50, False), (120, True)], ids=["not yet", "twenty were due"])
 def test_a_queue_that_always_has_traffic_falls_silent(tmp_path: Path, silence_s: int, fires: bool) -> None:
     """By its own rate of the last hour twenty messages were due; it is info."""

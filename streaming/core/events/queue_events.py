@@ -1,4 +1,4 @@
-"""Events about queues, consumers and collectors as columns, and how they are read from a table of the wire format.
+"""Events that change no message, about queues, consumers and collectors, as columns, and how they are read from a table.
 
 A collector reports the counts of all its queues together, so a step may bring one such event for each of ten thousand queues.
 """
@@ -19,8 +19,8 @@ from streaming.core.events.attributes import read_attributes
 from streaming.core.hashing import hash_texts, mix, text_hash
 from streaming.core.state.queue_text import report_text
 
-KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
-QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, HEARTBEAT = range(len(KINDS))
+KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "outlived", "heartbeat")
+QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, OUTLIVED, HEARTBEAT = range(len(KINDS))
 FOR_ALL_SHARDS = (QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE)
 """A queue's messages may be in any shard, and those that a consumer holds, so these go to all of them."""
 
@@ -80,7 +80,7 @@ class QueueEvents:
 
 
 def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> QueueEvents:
-    """Return the events of a wire-format table without events about messages.
+    """Return the events of a wire-format table without those that change a message.
 
     `queue`: the index of each event's queue; `ahead_ms`: how far each was dated in the future.
     """
@@ -117,7 +117,8 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> 
 def spread(events: QueueEvents, queue_hashes: Array, shards: int) -> list[QueueEvents]:
     """Return the events of each shard.
 
-    They go to every shard, but only the copy in the queue's home shard counts as the event; a heartbeat goes to the first shard.
+    Most go to every shard, but only the copy in the queue's home shard counts as the event. A window that was outlived goes only
+    to the home shard, and a heartbeat to the first shard.
     """
     if shards == 1 or not len(events):
         return [events, *(QueueEvents() for _ in range(shards - 1))]

@@ -44,7 +44,8 @@ TOTALS = (
 `arrived`: dead letters that arrived. `retried`: redeliveries from failed batches. `touched`: messages with a reported delivery
 or end; `touched_unsent`: those of them without a reported send. `unseen_receives`: deliveries known only from a later receive
 count. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the visibility window of the
-delivery that settled them had ended. `wait_ms`, `processing_ms`, `sojourn_ms`: the sums of the times that `durations` counts.
+delivery that settled them had ended, and deliveries whose settlement was refused for that. `wait_ms`, `processing_ms`,
+`sojourn_ms`: the sums of the times that `durations` counts.
 """
 (
     T_SENT,

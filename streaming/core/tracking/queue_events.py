@@ -16,6 +16,7 @@ from streaming.core.events.queue_events import (
     CONSUMER_STATE,
     COUNTED,
     HEARTBEAT,
+    OUTLIVED,
     PRIMARY,
     PURGED,
     QUEUE_STATE,
@@ -24,7 +25,7 @@ from streaming.core.events.queue_events import (
 from streaming.core.hashing import hash_texts
 from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
-from streaming.core.state.queues import ConsumerState, Depth, visibility_ms
+from streaming.core.state.queues import T_OUTLIVED, ConsumerState, Depth, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -57,6 +58,9 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     kind = reported["kind"]
     _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
     _batches_failed(state, reported.take(kind == BATCH), settings)
+    # A late one may be a repetition of one that is forgotten.
+    timely = reported["at"] >= state.high_water - settings.lateness_ms
+    state.queues.count(numbers[(kind == OUTLIVED) & timely], T_OUTLIVED)
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
     _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
 

@@ -188,12 +188,16 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
     culprit = _culprit(c)
     if culprit is not None and culprit.evidence["others_failed_ratio"] < OTHERS_RATIO:
         evidence |= culprit.evidence
+    outlived = c.past.change("outlived", c.now - span_ms)
+    if outlived:
+        evidence["outlived_deliveries"] = outlived
     evidence["summary"] = _failing_sentence(c, lately, since, evidence)
     yield c.finding("QueueFailing", "critical", since, evidence)
 
 
 def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[str, Any]) -> str:
     who = "Its consumers fail"
+    outlived = evidence.get("outlived_deliveries", 0)
     if "consumer" in evidence:
         who = (
             f"Consumer {evidence['consumer']} fails {evidence['consumer_failed_ratio']:.0%} of its deliveries, "
@@ -203,6 +207,11 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
         who = (
             f"Consumers {evidence['consumers']} fail {evidence['consumer_failed_ratio']:.0%} of their deliveries, "
             f"the others {evidence['others_failed_ratio']:.0%}"
+        )
+    elif outlived and 2 * outlived >= lately.failed and c.visibility_ms is not None:
+        who = (
+            f"{outlived} of them were finished, but after the visibility window of {duration(c.visibility_ms)} had "
+            "ended: the timeout is too short for this work"
         )
     leave = ""
     if evidence["lost_or_dead_lettered_per_hour"]:

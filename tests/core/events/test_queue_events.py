@@ -55,6 +55,7 @@ def test_an_event_has_the_same_identity_whatever_comes_with_it() -> None:
         event("batch", 1_000, batch_id="b", attributes={"size": 2, "failed": True}),
         event("sent", 1_000, "00000000-0000-4000-8000-000000000001", group="g"),
         event("purged", 1_000),
+        *(event("outlived", 1_000, message_id=message_id) for message_id in ("m-1", "m-2")),
         plain | {"at": 1_001},
         plain | {"queue": "invoices"},
         plain | {"scope": "us-east-1"},
@@ -67,12 +68,13 @@ def test_an_event_has_the_same_identity_whatever_comes_with_it() -> None:
 
 
 def test_every_shard_learns_of_the_whole_queue_and_one_counts_the_event() -> None:
-    """A heartbeat goes to the first shard."""
-    kinds = ("queue_state", "purged", "batch", "consumer_state", "heartbeat")
+    """That a window was outlived concerns no other shard than the one that counts it; a heartbeat goes to the first shard."""
+    kinds = ("queue_state", "purged", "batch", "consumer_state", "outlived", "heartbeat")
     assert kinds == KINDS
     events = [
-        event(kind, 1_000 + i, queue=f"orders-{i}", consumer="a", batch_id=f"b{i}", attributes={"visible": i, "in_flight": 0})
+        event(kind, 1_000 + i, queue=f"orders-{i}", message_id="m", consumer="a", batch_id=f"b{i}", attributes=counted)
         for i, kind in enumerate(kinds * 4)
+        for counted in ({"visible": i, "in_flight": 0},)
     ]
     shards = packets(*events, shards=3)
     seen = [
@@ -83,7 +85,7 @@ def test_every_shard_learns_of_the_whole_queue_and_one_counts_the_event() -> Non
     for i, kind in enumerate(kinds * 4):
         copies = [(shard, primary) for of, at, shard, primary in seen if (of, at) == (kind, T0 + 1_000 + i)]
         assert sum(primary for _, primary in copies) == 1
-        assert len(copies) == (1 if kind == "heartbeat" else 3)
+        assert len(copies) == (1 if kind in ("outlived", "heartbeat") else 3)
         if kind == "heartbeat":
             assert copies == [(0, True)]
     assert len({shard for of, _, shard, primary in seen if primary and of == "queue_state"}) > 1

@@ -23,7 +23,7 @@ TEXT = (
 )
 INTS = ["v", "at", "sent_at", "first_received_at", "invisible_until", "visible_at", "receive_count"]
 ORDER = ["v", *TEXT[:1], "at", *TEXT[1:], *INTS[2:], "ordered", "attributes"]
-MESSAGE = ["sent", "received", "extended", "released", "deleted", "dead_lettered", "redriven", "expired", "dropped"]
+MESSAGE = ["sent", "received", "extended", "released", "deleted", "dead_lettered", "redriven", "expired", "dropped", "outlived"]
 TYPES = [*MESSAGE, "purged", "batch", "queue_state", "consumer_state", "heartbeat"]
 NEEDS = {
     "at": TYPES,
