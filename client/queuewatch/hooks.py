@@ -43,6 +43,7 @@ class SqsHooks:
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._observe = translator.observe
+        self._observe_refusal = translator.observe_refusal
         self._deliver = deliver
         self._lineage_attribute = lineage_attribute
         self._clock_ns = clock_ns
@@ -66,14 +67,17 @@ class SqsHooks:
         """Handle the response, or the error, of a call that `before` has seen."""
         _, call, strip = context[MARK]
         try:
-            if "Error" not in parsed:
+            call.ended_at = self._clock_ns() // 1_000_000
+            error = parsed.get("Error")
+            if error is None:
                 self.calls += 1
-                call.ended_at = self._clock_ns() // 1_000_000
                 retries = context.get("retries")
                 call.retried = retries is not None and retries.get("attempt", 1) > 1
                 found = self._observe(call, parsed)
-                if found:
-                    self._deliver(found)
+            else:
+                found = self._observe_refusal(call, error)
+            if found:
+                self._deliver(found)
         except Exception as error:
             self._failed(error)
         if strip is not None:

@@ -18,6 +18,11 @@ from queuewatch.places import Place, place_of_arn, place_of_url
 
 Answer = Mapping[str, Any]
 
+_HANDLE_INVALID: Final = "ReceiptHandleIsInvalid"
+_EXPIRED: Final = "handle has expired"
+"""How SQS says that a message of a FIFO queue is not deleted because its visibility window has ended: `InvalidParameterValue`
+with this text, or `ReceiptHandleIsInvalid`, which for a handle that it gave out itself can mean nothing else."""
+
 _COUNTS_AND_TIMES: Final = (
     ("ApproximateReceiveCount", "receive_count"),
     ("SentTimestamp", "sent_at"),
@@ -44,7 +49,7 @@ class Call:
 
 
 class Translator:
-    """Turns successful calls into events; remembers handles, and sender ids if there is a `lineage`.
+    """Turns calls into events; remembers handles, and sender ids if there is a `lineage`.
 
     `scope` replaces the `account/region` of the queue's URL.
     """
@@ -62,6 +67,12 @@ class Translator:
     def observe(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         """Return the events of a successful call, in order; most are built later."""
         return _OPERATIONS[call.operation](self, call, answer)
+
+    def observe_refusal(self, call: Call, error: Mapping[str, Any]) -> list[Unbuilt | Event]:
+        """Return the events of a call that was refused with this error (`Code`, `Message`)."""
+        if call.operation != "DeleteMessage":
+            return []
+        return self._outlived(call, ((call.params["ReceiptHandle"], error),))
 
     # In the application's thread
 
@@ -105,7 +116,20 @@ class Translator:
 
     def _delete_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         handles = {entry["Id"]: entry["ReceiptHandle"] for entry in call.params["Entries"]}
-        return self._deleted(call, [handles[done["Id"]] for done in answer.get("Successful", ())])
+        found = self._deleted(call, [handles[done["Id"]] for done in answer.get("Successful", ())])
+        return found + self._outlived(call, [(handles[error["Id"]], error) for error in answer.get("Failed", ())])
+
+    def _outlived(self, call: Call, refused: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Unbuilt | Event]:
+        """Return an event for each message that was not deleted because its visibility window had ended."""
+        url = call.params["QueueUrl"]
+        found: list[Unbuilt | Event] = []
+        for handle, error in refused:
+            if str(error.get("Code")).endswith(_HANDLE_INVALID) or _EXPIRED in str(error.get("Message")):
+                # The handle is of no use any more, and an application that tries again is reported once.
+                receipt = self._handles.forget(url, handle)
+                if receipt is not None:
+                    found.append((self._settled_event, "outlived", url, call.region, call.ended_at, receipt, None))
+        return found
 
     def _deleted(self, call: Call, handles: Iterable[str]) -> list[Unbuilt | Event]:
         url = call.params["QueueUrl"]

@@ -10,9 +10,13 @@ import boto3
 import pytest
 
 from queuewatch import Watch, watch
+from queuewatch.events import built
+from queuewatch.handles import HandleMap
+from queuewatch.sqs_events import Call, Translator
 from tests.client.hooked import new_queue, reported
 from tests.client.transports import Kept
 from tests.services import sqs
+from tests.services.elasticmq import ElasticMQ
 
 
 @pytest.fixture
@@ -56,6 +60,76 @@ def test_the_life_of_a_message_is_reported(watched: tuple[Any, Watch], kept: Kep
     assert before <= sent["at"] <= first["at"] <= extended["at"]
     assert watching.stats()["hook_errors"] == 0
     assert watching.stats()["handles"] == 1  # that of the first delivery, which was never used to delete
+
+
+def test_a_fifo_deletion_refused_after_the_window_is_reported(kept: Kept, elasticmq: ElasticMQ) -> None:
+    """Alone or in a batch, once per delivery; the deletion in time is reported as usual."""
+    client = sqs.client(elasticmq.endpoint)
+    watching = watch(client, kept, consumer="worker-1", linger_s=0.01)
+    url = new_queue(client, ".fifo", FifoQueue="true")
+    ids = [_send(client, url, group) for group in "ab"]
+    late = {m["MessageId"]: m["ReceiptHandle"] for m in _receive(client, url, ids, VisibilityTimeout=1)}
+    now = {m["MessageId"]: m["ReceiptHandle"] for m in _receive(client, url, ids, VisibilityTimeout=30)}
+    for _ in range(2):
+        with pytest.raises(client.exceptions.ReceiptHandleIsInvalid):
+            client.delete_message(QueueUrl=url, ReceiptHandle=late[ids[0]])
+    entries: list[Any] = [{"Id": "late", "ReceiptHandle": late[ids[1]]}, {"Id": "now", "ReceiptHandle": now[ids[1]]}]
+    failed = client.delete_message_batch(QueueUrl=url, Entries=entries)["Failed"]
+    assert [error["Id"] for error in failed] == ["late"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=now[ids[0]])
+    ends = [
+        one for one in reported(watching, kept, "type", "message_id", "group", "consumer") if one[0] not in ("sent", "received")
+    ]
+    assert sorted(ends) == sorted(
+        (kind, message_id, group, "worker-1")
+        for message_id, group in zip(ids, "ab", strict=True)
+        for kind in ("deleted", "outlived")
+    )
+    assert watching.stats()["hook_errors"] == 0
+    watching.unwatch()
+
+
+def _send(client: Any, url: str, group: str) -> str:
+    return str(
+        client.send_message(QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId=group)["MessageId"]
+    )
+
+
+def _receive(client: Any, url: str, ids: list[str], **options: int) -> list[Any]:
+    """Receive until each of these messages was delivered."""
+    got: dict[str, Any] = {}
+    while not got.keys() >= set(ids):
+        answer = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=2, **options)
+        got |= {message["MessageId"]: message for message in answer.get("Messages", [])}
+    return list(got.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reported_types"),
+    [
+        (
+            "InvalidParameterValue",
+            "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
+            ["outlived"],
+        ),
+        ("ReceiptHandleIsInvalid", "The receipt handle has expired", ["outlived"]),
+        ("AccessDenied", "User is not authorized to perform: sqs:deletemessage", []),
+        ("InvalidParameterValue", "Value h for parameter QueueUrl is invalid.", []),
+    ],
+)
+def test_only_an_expired_handle_means_that_a_window_was_outlived(code: str, message: str, reported_types: list[str]) -> None:
+    """In the words of SQS, which stand-ins do not use. A message received elsewhere is not known."""
+    url = "https://sqs.us-east-1.amazonaws.com/123456789012/orders.fifo"
+    handles = HandleMap()
+    handles.remember(url, "h", "m-1", "g")
+    translator = Translator(handles, lambda: "worker-1")
+    seen = []
+    for handle in ("h", "h", "another's"):
+        call = Call("DeleteMessage", {"QueueUrl": url, "ReceiptHandle": handle}, "us-east-1", 1_000, 2_000)
+        seen += [built(one) for one in translator.observe_refusal(call, {"Code": code, "Message": message})]
+    assert [event["type"] for event in seen] == reported_types
+    assert all((event["message_id"], event["group"], event["at"]) == ("m-1", "g", 2_000) for event in seen)
+    assert translator.unknown_handles == 0
 
 
 def test_batches_map_entries_to_messages_and_leave_failures_out(watched: tuple[Any, Watch], kept: Kept) -> None:

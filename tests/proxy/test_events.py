@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import urllib.error
+import urllib.parse
+import urllib.request
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -16,6 +19,7 @@ from tests.client.transports import Kept
 from tests.proxy import scenario
 from tests.services import proxy as proxy_service
 from tests.services import sdks, sqs
+from tests.services.elasticmq import ElasticMQ
 from tests.services.proxy import Proxy
 from tests.services.sdks import Sdk
 
@@ -95,6 +99,45 @@ def test_a_message_received_by_one_process_and_deleted_by_another_is_known(proxy
         second.delete_message(QueueUrl=delete_url, ReceiptHandle=got["ReceiptHandle"])
     assert [event["type"] for event in proxy.events()] == ["sent", "received", "deleted"] * 2
     assert proxy.stats()["unknown_handles"] == 0
+
+
+@pytest.mark.parametrize("protocol", ["json", "query"])
+def test_a_fifo_deletion_refused_after_the_window_is_reported(elasticmq: ElasticMQ, protocol: str) -> None:
+    """The application gets the error, and telemetry says that the window was outlived; alone and in a batch."""
+    with proxy_service.start(elasticmq.endpoint) as proxy:
+        client: Any = sqs.client(proxy.endpoint)
+        url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:10]}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        ids, late = [], []
+        for group in "ab":
+            sent = client.send_message(QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId=group)
+            [got] = client.receive_message(QueueUrl=url, VisibilityTimeout=1)["Messages"]
+            ids.append(sent["MessageId"])
+            late.append(got["ReceiptHandle"])
+            [_] = client.receive_message(QueueUrl=url, VisibilityTimeout=60, WaitTimeSeconds=3)["Messages"]
+        if protocol == "json":
+            with pytest.raises(client.exceptions.ReceiptHandleIsInvalid):
+                client.delete_message(QueueUrl=url, ReceiptHandle=late[0])
+            answer = client.delete_message_batch(QueueUrl=url, Entries=[{"Id": "b", "ReceiptHandle": late[1]}])
+            assert [error["Id"] for error in answer["Failed"]] == ["b"]
+        else:
+            entry = {f"DeleteMessageBatchRequestEntry.1.{name}": text for name, text in (("Id", "b"), ("ReceiptHandle", late[1]))}
+            assert _post(proxy, {"Action": "DeleteMessage", "QueueUrl": url, "ReceiptHandle": late[0]})[0] == 400
+            status, answer = _post(proxy, {"Action": "DeleteMessageBatch", "QueueUrl": url, **entry})
+            assert (status, b"<BatchResultErrorEntry>" in answer) == (200, True)
+        events = proxy.events()
+        assert proxy.stats()["telemetry_errors"] == 0
+    assert [(e["message_id"], e["group"]) for e in events if e["type"] == "outlived"] == list(zip(ids, "ab", strict=True))
+    assert "deleted" not in {e["type"] for e in events}
+
+
+def _post(proxy: Proxy, form: dict[str, str]) -> tuple[int, bytes]:
+    """Make a call of the Query protocol."""
+    request = urllib.request.Request(proxy.endpoint, urllib.parse.urlencode(form).encode())
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
 
 
 def test_a_redriven_message_is_followed_by_its_lineage_attribute(upstream: str) -> None:

@@ -60,6 +60,14 @@ def parse_answer(_operation: str, body: bytes) -> dict[str, Any]:
     return parse(body)
 
 
+def parse_error(body: bytes) -> dict[str, Any]:
+    """Return `Code` and `Message` of an error response. Raises `ValueError`."""
+    answer = parse(body)
+    # The type may have a prefix, "com.amazonaws.sqs#ReceiptHandleIsInvalid", and the text be called Message.
+    code = str(answer.get("__type", "")).rpartition("#")[2]
+    return {"Code": code, "Message": answer.get("message", answer.get("Message", ""))}
+
+
 def strip(body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes) -> bytes:
     """Return the response to a ReceiveMessage without attributes that the application did not request."""
     messages = answer.get("Messages")

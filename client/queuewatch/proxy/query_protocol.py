@@ -100,18 +100,32 @@ def parse_answer(operation: str, body: bytes) -> dict[str, Any]:
     if operation == "ReceiveMessage":
         received = _Received(body)
         return _Answer(received.messages, received.elements)
-    try:
-        root = ElementTree.fromstring(body)  # noqa: S314 -- an answer of the configured endpoint; expat limits entities
-    except ElementTree.ParseError as error:
-        raise ValueError(str(error)) from error
     answer: dict[str, Any] = {}
-    for result in root:
+    for result in _parse_xml(body):
         for child in result if _tag(result) == f"{operation}Result" else ():
             if _tag(child).endswith("BatchResultEntry"):
-                answer.setdefault("Successful", []).append({_tag(field): field.text or "" for field in child})
-            elif _tag(child) != "BatchResultErrorEntry":
+                answer.setdefault("Successful", []).append(_texts(child))
+            elif _tag(child) == "BatchResultErrorEntry":
+                answer.setdefault("Failed", []).append(_texts(child))
+            else:
                 answer[_tag(child)] = child.text or ""
     return answer
+
+
+def parse_error(body: bytes) -> dict[str, Any]:
+    """Return `Code` and `Message` of an error response, among others. Raises `ValueError`."""
+    return next((_texts(child) for child in _parse_xml(body) if _tag(child) == "Error"), {})
+
+
+def _parse_xml(body: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(body)  # noqa: S314 -- an answer of the configured endpoint; expat limits entities
+    except ElementTree.ParseError as error:
+        raise ValueError(str(error)) from error
+
+
+def _texts(element: ElementTree.Element) -> dict[str, str]:
+    return {_tag(child): child.text or "" for child in element}
 
 
 def _tag(element: ElementTree.Element) -> str:

@@ -24,6 +24,7 @@ from queuewatch.proxy.upstreams import NotConfigured, Upstream, Upstreams
 _MAX_BODY_BYTES: Final = 16 << 20
 """A batch of 1 MiB grows to at most 6 MiB if JSON or a form escapes every character."""
 _RECEIVE: Final = "ReceiveMessage"
+_DELETE: Final = "DeleteMessage"
 _GIVES_QUEUE_URLS: Final = frozenset(("CreateQueue", "GetQueueUrl", "ListQueues", "ListDeadLetterSourceQueues"))
 
 
@@ -148,6 +149,9 @@ class Handler:
                 body = call.codec.strip(body, parsed, asked)
                 retried = is_retry(request.headers.get("amz-sdk-request", ""))
                 self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, _now_ms()), retried=retried)
+            elif wanted and answer.status == 400 and call.operation == _DELETE:
+                refusal = call.codec.parse_error(body)
+                self._telemetry.report_refusal(call, refusal, queue_url, upstream.region, (began_at, _now_ms()))
             elif answer.status == 200 and call.operation in _GIVES_QUEUE_URLS:
                 body = call.codec.with_queue_urls(body, urls.to_application)
         except Exception as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from queuewatch.events import Event, Unbuilt
 from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.proxy.calls import AppCall
@@ -55,12 +56,18 @@ class Telemetry:
         `queue_url` is the canonical URL, by which receipt handles are remembered; `times_ms` are the start and end of the call
         in epoch milliseconds.
         """
-        if self._sender is None:
-            return
-        events = self._translator.observe(
-            Call(call.operation, {**call.params, "QueueUrl": queue_url}, region, *times_ms, retried=retried), answer
-        )
-        if events:
+        made = Call(call.operation, {**call.params, "QueueUrl": queue_url}, region, *times_ms, retried=retried)
+        self._offer(self._translator.observe(made, answer))
+
+    def report_refusal(
+        self, call: AppCall, error: Mapping[str, Any], queue_url: str, region: str, times_ms: tuple[int, int]
+    ) -> None:
+        """Record a call that SQS refused with this error (`Code`, `Message`); see `report` for the rest."""
+        made = Call(call.operation, {**call.params, "QueueUrl": queue_url}, region, *times_ms)
+        self._offer(self._translator.observe_refusal(made, error))
+
+    def _offer(self, events: Sequence[Unbuilt | Event]) -> None:
+        if self._sender is not None and events:
             self._sender.offer(events)
 
     def failed(self, error: Exception) -> None:
