@@ -141,8 +141,7 @@ class Consumer:
         if life != self._life:
             return
         if not fails:
-            if self.queue.delete(receipt):
-                self._report("deleted", receipt)
+            self._report("deleted" if self.queue.delete(receipt) else "outlived", receipt)
         elif self.failure == "release" and self.queue.change_visibility(receipt, 0):
             self._report("released", receipt)
         if rest:
