@@ -73,7 +73,6 @@ class OnKafka(Place):
     """The service reads a topic."""
 
     broker: Broker | None = None
-    partitions: int = _PARTITIONS
     sending: threading.Lock = field(default_factory=threading.Lock)
     """Held while events are sent."""
 
@@ -95,9 +94,11 @@ class OnKafka(Place):
         def put(events: Sequence[dict[str, Any]]) -> None:
             with self.sending:
                 waiting = []
+                # A partition that was added is used once the producer has heard of it.
+                partitions = sorted(producer.partitions_for(TOPIC))
                 for first in range(0, len(events), _EVENTS_PER_RECORD):
                     record = "".join(json.dumps(event) + "\n" for event in events[first : first + _EVENTS_PER_RECORD])
-                    waiting.append(producer.send(TOPIC, record.encode(), partition=next(numbers) % self.partitions))
+                    waiting.append(producer.send(TOPIC, record.encode(), partition=partitions[next(numbers) % len(partitions)]))
                 for one in waiting:
                     one.get(WITHIN_S)
 
@@ -121,11 +122,10 @@ def broker_killed(scene: Scene) -> None:
 
 def partition_added(scene: Scene) -> None:
     """Two partitions added to the topic"""
-    place, broker = _place(scene)
+    _, broker = _place(scene)
     scene.strike()
     with broker.admin() as admin:
         admin.create_partitions({TOPIC: _PARTITIONS + 2})
-    place.partitions += 2
 
 
 def topic_recreated(scene: Scene) -> None:

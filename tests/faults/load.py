@@ -43,21 +43,28 @@ class Load:
         self._each = int(events_per_s * _EVERY_S)
         self._deletes = deletes
         self._over = threading.Event()
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop sending and return the number of events."""
+        """Stop sending and return the number of events. Raises the error that ended the sending, if there was one."""
         self._over.set()
         self._thread.join()
+        if self._error is not None:
+            raise self._error
         return self.events
 
     def _run(self) -> None:
         number = 0
         begin_s = time.monotonic()
-        while not self._over.wait(max(0.0, begin_s + number * _EVERY_S - time.monotonic())):
-            number += 1
-            self._send(number)
+        try:
+            while not self._over.wait(max(0.0, begin_s + number * _EVERY_S - time.monotonic())):
+                number += 1
+                self._send(number)
+        except Exception as error:
+            # What was sent is not known any more, so nothing can be said about what was lost.
+            self._error = error
 
     def _send(self, number: int) -> None:
         events = events_of(number, time.time_ns() // 1_000_000, self._each, deletes=self._deletes)

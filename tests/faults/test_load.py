@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.driving import T0, run_steps
-from tests.faults.load import events_of
+from tests.faults.load import Load, events_of
 
 
 @pytest.mark.parametrize("deletes", [False, True])
@@ -22,3 +22,15 @@ def test_with_deletes_the_number_of_tracked_messages_stays_constant() -> None:
     merged = run_steps([(500 * number, events) for number, events in enumerate(files, 1)])
     visible = [int(one.queues.columns["visible"][0]) for one in merged]
     assert visible == [3] * len(files)
+
+
+def test_a_sender_that_failed_is_no_result() -> None:
+    """It does not know how many of the last events arrived."""
+
+    def refuse(_: object) -> None:
+        raise OSError("the broker is gone")
+
+    load = Load(refuse, events_per_s=10)
+    load._thread.join()
+    with pytest.raises(OSError, match="the broker is gone"):
+        load.stop()
