@@ -32,20 +32,7 @@ EventType = Literal[
 ]
 EVENT_TYPES: Final[tuple[str, ...]] = get_args(EventType)
 
-MESSAGE_TYPES: Final = frozenset(
-    (
-        "sent",
-        "received",
-        "extended",
-        "released",
-        "deleted",
-        "dead_lettered",
-        "redriven",
-        "expired",
-        "dropped",
-        "outlived",
-    )
-)
+MESSAGE_TYPES: Final = frozenset(EVENT_TYPES) - {"purged", "batch", "queue_state", "consumer_state", "heartbeat"}
 """The types about one message, which therefore carry `message_id`."""
 
 REQUIRED: Final[Mapping[str, frozenset[str]]] = {
