@@ -67,7 +67,7 @@ def test_bursts_of_which_a_part_is_reported_are_recognised(seen: int, polled_s: 
 
 
 @pytest.mark.simulation
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(
     every_ms=st.integers(2_000, 30_000),
     size=st.integers(1, 30),

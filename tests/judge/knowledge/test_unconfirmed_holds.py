@@ -50,7 +50,7 @@ def slow(run: Judged) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("shards", [1, 2])
 def test_what_was_settled_while_the_collector_was_restarted_is_held_against_nobody(shards: int) -> None:
     """Its count of five is what the consumer holds now, beside the five of which no end was seen."""
-    changes = slow(judged(in_steps(busy(900), 1, 900), SETTINGS, shards=shards))
+    changes = slow(judged(in_steps(busy(900), 3, 900), SETTINGS, shards=shards))
     fired = [at for at, status in changes if status == "firing"]
     resolved = [at for at, status in changes if status == "resolved"]
     assert len(fired) == len(resolved) <= 1, "it may fire until two of the broker's counts have shown it"
@@ -64,7 +64,7 @@ def test_what_was_settled_while_the_collector_was_restarted_is_held_against_nobo
 )
 def test_a_consumer_that_hangs_is_reported_where_the_counts_agree(restarted: bool, reported: list[str]) -> None:
     """It holds five messages. After a restart of the collector nobody knows which five."""
-    changes = slow(judged(in_steps(busy(1_200, hung_at_s=900, restarted=restarted), 1, 1_200), SETTINGS))
+    changes = slow(judged(in_steps(busy(1_200, hung_at_s=900, restarted=restarted), 3, 1_200), SETTINGS))
     assert [status for at, status in changes if at > 900] == reported
 
 
