@@ -37,6 +37,9 @@ POISON_MESSAGE = Entry(
         EvidenceField("receive_count", "deliveries so far"),
         EvidenceField("receives_left", "deliveries left before it is dead-lettered or lost; absent if the limit is unknown"),
         EvidenceField("final_attempt", "true: no delivery is left; next it is dead-lettered or lost"),
+        EvidenceField(
+            "refused_settlements", "how often its deletion came after its window and was refused: it only takes too long"
+        ),
         EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),
         EvidenceField(

@@ -71,6 +71,8 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
     elif message.arrived_at_ms is None:
         # The receives of a dead letter in its source queue are not known here.
         parts.append("never received")
+    if message.refused_settlements:
+        parts.append(f"its deletion was refused {count(message.refused_settlements, 'time')} because its window had ended")
     if message.state == "in_flight" and message.invisible_until_ms is not None:
         parts.append(f"its window ends in {duration_ms(message.invisible_until_ms - now_ms)}")
     if message.arrived_at_ms is not None:

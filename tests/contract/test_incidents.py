@@ -254,6 +254,17 @@ def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
     assert (fired["evidence"]["outlived_deliveries"], fired["evidence"]["timeout_that_fits_s"]) == (5, 60)
 
 
+def test_a_poison_message_that_only_takes_too_long(tmp_path: Path) -> None:
+    """Its consumers finish it every time, but its deletion is refused: the signal says so."""
+    about = {"queue": "q.fifo", "message_id": "m", "group": "g", "consumer": "w"}
+    events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30}), ev("sent", 5, **about)]
+    for n in range(3):
+        events += [ev("received", 10 + 31 * n, receive_count=n + 1, **about), ev("outlived", 50 + 31 * n, **about)]
+    evidence = of(events, tmp_path, 120).signals("PoisonMessage")[-1]["evidence"]
+    assert evidence["refused_settlements"] == 3
+    assert "refused 3 times: the work takes longer than the visibility window of 30 s" in evidence["summary"]
+
+
 def test_a_failing_fifo_queue_whose_work_outlasts_every_window(tmp_path: Path) -> None:
     """The consumers are not broken: the page says what to change."""
     events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})]

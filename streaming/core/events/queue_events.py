@@ -16,7 +16,7 @@ import pyarrow as pa
 from streaming.core.columns import Array, dictionary, distinct, int_column, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
-from streaming.core.hashing import hash_texts, mix, text_hash
+from streaming.core.hashing import hash_texts, ids_to_bits, mix, text_hash
 from streaming.core.state.queue_text import report_text
 
 KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "outlived", "heartbeat")
@@ -39,6 +39,8 @@ DTYPES: Final[dict[str, str]] = {
     "identity": "u8",  # hash of all its fields: an event with the same one is a repetition
     "consumer": "i4",  # index into `consumers`; -1: none
     "batch": "i4",  # index into `batches`; -1: none
+    "hi": "u8",  # the id of the message whose window was outlived; 0: no such event
+    "lo": "u8",
     "attributes": "i4",  # index into `attributes`
     "visible": "i8",  # the broker's counts, where COUNTED
     "in_flight": "i8",
@@ -98,13 +100,19 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> 
     flags[np.array([one.counts is not None for one in read])[attributes]] |= COUNTED
     if ahead_ms is not None:
         flags[ahead_ms > 0] |= AHEAD
+    kinds = np.array([KINDS.index(word) for word in words], dtype=np.uint8)[kind]
+    hi, lo = np.zeros((2, n), dtype=np.uint64)
+    if (kinds == OUTLIVED).any():
+        hi, lo, _ = ids_to_bits(plain(table["message_id"]))
     columns = {
-        "kind": np.array([KINDS.index(word) for word in words], dtype=np.uint8)[kind],
+        "kind": kinds,
         "at": int_column(table["at"]),
         "queue": queue.astype(np.int32),
         "identity": _identities(table, np.array([one.hash for one in read], dtype=np.uint64)[attributes]),
         "consumer": consumer,
         "batch": batch,
+        "hi": hi,
+        "lo": lo,
         "attributes": np.array([texts[one.text] for one in read], dtype=np.int32)[attributes],
         "visible": counts[:, 0],
         "in_flight": counts[:, 1],

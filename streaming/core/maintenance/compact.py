@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+
 import numpy as np
 
 from streaming.core.settings import Settings
@@ -9,6 +11,8 @@ from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.state.tombstones import compact_deleted, forgotten
 from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 
+MOST_REFUSALS = 10_000
+"""Of so many messages per shard it is known how often their settlement was refused: it is only shown of suspects."""
 SWEPT_NAMES = 1_000
 """Up to this many names of groups or consumers are kept without checking whether any message uses them."""
 
@@ -32,6 +36,7 @@ def compact(state: ShardState, settings: Settings) -> None:
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
+    _sweep_refusals(state, horizon)
     _forget_settled(state, horizon)
     _sweep_names(state, horizon)
 
@@ -42,6 +47,17 @@ def _sweep_silent(state: ShardState, horizon: int) -> None:
         state.consumer_states = {key: reported for key, reported in state.consumer_states.items() if reported.at >= horizon}
     if any(at < horizon for at in state.collectors.values()):
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
+
+
+def _sweep_refusals(state: ShardState, horizon: int) -> None:
+    """Forget refusals of messages that are not unsettled any more, and those of all but the latest messages."""
+    if not state.refusals:
+        return
+    rows, found = state.rows.find(np.sort(np.fromiter(state.refusals, dtype=np.uint64, count=len(state.refusals))))
+    rows = rows[found]
+    unsettled = set(state.rows.key[rows[state.rows.at("ended", rows) == 0]].tolist())
+    kept = [(key, one) for key, one in state.refusals.items() if key in unsettled or one.last_at >= horizon]
+    state.refusals = dict(nlargest(MOST_REFUSALS, kept, key=lambda item: item[1].last_at))
 
 
 def _forget_settled(state: ShardState, horizon: int) -> None:

@@ -119,6 +119,8 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
             if state.queues.hashes[queue] % np.uint64(shards) == shard
         }
         own.loss_reasons = _own_reasons(states, own.rows.key)
+        # Those of messages without rows may belong to any shard, and only those of listed messages are looked up.
+        own.refusals = {key: one for state in states for key, one in state.refusals.items()}
         own.high_water = max(state.high_water for state in states)
         own.now = max(state.now for state in states)
         made.append(own)

@@ -34,6 +34,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         at, dispatched_at = (_at_most(time, limit, now) for time in (reported.at, reported.dispatched_at))
         state.consumer_states[key] = reported._replace(at=at, dispatched_at=dispatched_at)
     state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
+    state.refusals = {key: one._replace(last_at=_at_most(one.last_at, limit, now)) for key, one in state.refusals.items()}
     known = [state.queues.attributes(number) for number in range(len(state.queues))]
     for name in _TIMES:
         column = state.queues.column(name)

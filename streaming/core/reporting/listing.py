@@ -15,7 +15,7 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, 
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
-from streaming.core.state.queues import NEVER
+from streaming.core.state.queues import NEVER, Refusals
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
@@ -69,6 +69,7 @@ class Viewer:
                 "expires": expiry(state, rows, self.settings),
                 "flags": at["flags"],
                 "seen": np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows),
+                "refused": self._refused(rows),
             },
             texts=text_of(state.texts, at["text"]),
             groups=state.groups.taken(at["group"]),
@@ -79,6 +80,13 @@ class Viewer:
     def views(self, rows: Array, why: tuple[str, ...]) -> list[MessageView]:
         """Return some rows' messages as they are shown."""
         return self.columns(rows).views(0, len(rows), why)
+
+    def _refused(self, rows: Array) -> Array:
+        known = self.state.refusals
+        if not known:
+            return np.zeros(len(rows), dtype=np.int64)
+        none = Refusals(0, 0)
+        return np.array([known.get(key, none).times for key in self.state.rows.key[rows].tolist()], dtype=np.int64)
 
     def _attempts(self, rows: Array, at: dict[str, Array]) -> AttemptColumns:
         """Return each row's timeline; for a message delivered once, the single attempt its row records."""

@@ -87,6 +87,7 @@ class MessageColumns:
                 arrival_known_by=arrival_known_by(n["flags"][i]) if n["arrived"][i] else None,
                 attempts=attempts[i],
                 deliveries_seen=n["seen"][i],
+                refused_settlements=n["refused"][i],
             )
             for i in range(size)
         ]

@@ -46,6 +46,9 @@ class MessageView:
     deliveries_seen: int = 0
     """The number of deliveries seen in this queue; a dead letter's receive count continues from its source queue."""
 
+    refused_settlements: int = 0
+    """How often the broker refused to settle it because its visibility window had ended: the work was done, too late."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         return MessageView, _VIEW(self)
 

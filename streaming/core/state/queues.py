@@ -106,6 +106,13 @@ class ConsumerState(NamedTuple):
     """When its attribute `dispatched` was last reported, which later reports may leave out; 0: never."""
 
 
+class Refusals(NamedTuple):
+    """How often the settlement of a message was refused because its window had ended, and the last time (epoch milliseconds)."""
+
+    times: int
+    last_at: int
+
+
 class Reported(NamedTuple):
     """The value that an attribute of a queue was reported to have, and when (epoch milliseconds)."""
 

@@ -21,7 +21,7 @@ from streaming.core.settings import QueueName
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import ConsumerState
+from streaming.core.state.queues import ConsumerState, Refusals
 from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
 from streaming.core.state.rows import STORED_COLUMNS, Rows
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
@@ -95,6 +95,8 @@ class ShardState:
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
     """Key of a lost message's row -> the reported reason."""
+    refusals: dict[int, Refusals]
+    """Key of a message's row, also of one without a row -> how often its settlement was refused."""
     segments: list[TombstoneSegment]
     """Oldest first."""
     id_segments: list[IdSegment]
@@ -123,6 +125,7 @@ class ShardState:
             consumer_states={},
             failed_batches={},
             loss_reasons={},
+            refusals={},
             segments=[],
             id_segments=[],
             renumberings={},
@@ -199,6 +202,7 @@ class ShardState:
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": list(self.loss_reasons.items()),
+            "refusals": [[key, *refusals] for key, refusals in self.refusals.items()],
             "segments": [[segment.name, segment.rows, segment.last_end, segment.renumbered] for segment in self.segments],
             "ids": [[segment.name, segment.rows, segment.is_ids_alone] for segment in ids.segments],
             "renumberings": [[serial, column] for serial, (column, _) in self.renumberings.items()],
@@ -243,6 +247,7 @@ class ShardState:
         state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
+        state.refusals = {key: Refusals(*refusals) for key, *refusals in header.get("refusals", ())}
         queues = unpack_lists("s.queues", columns)
         state.segments = [
             TombstoneSegment(

@@ -22,10 +22,10 @@ from streaming.core.events.queue_events import (
     QUEUE_STATE,
     QueueEvents,
 )
-from streaming.core.hashing import hash_texts
+from streaming.core.hashing import hash_texts, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queue_text import read_report
-from streaming.core.state.queues import T_OUTLIVED, ConsumerState, Depth, visibility_ms
+from streaming.core.state.queues import T_OUTLIVED, ConsumerState, Depth, Refusals, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -60,7 +60,8 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     _batches_failed(state, reported.take(kind == BATCH), settings)
     # A late one may be a repetition of one that is forgotten.
     timely = reported["at"] >= state.high_water - settings.lateness_ms
-    state.queues.count(numbers[(kind == OUTLIVED) & timely], T_OUTLIVED)
+    refused = (kind == OUTLIVED) & timely
+    _refuse(state, numbers[refused], reported.take(refused))
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
     _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
 
@@ -83,6 +84,17 @@ def _hear_collectors(state: ShardState, heartbeats: QueueEvents) -> None:
 def _purge(state: ShardState, numbers: Array, at: Array) -> None:
     for column in ("purged_at", "last_settled_at"):
         np.maximum.at(state.queues.column(column), numbers, at)
+
+
+def _refuse(state: ShardState, numbers: Array, refused: QueueEvents) -> None:
+    """Count deliveries whose settlement was refused because their window had ended, for their queues and their messages."""
+    if not len(refused):
+        return
+    state.queues.count(numbers, T_OUTLIVED)
+    keys = row_key(refused["hi"], refused["lo"], state.queues.hashes[numbers])
+    for key, at in zip(keys.tolist(), refused["at"].tolist(), strict=True):
+        before = state.refusals.get(key, Refusals(0, 0))
+        state.refusals[key] = Refusals(before.times + 1, max(before.last_at, at))
 
 
 def _batches_failed(state: ShardState, batches: QueueEvents, settings: Settings) -> None:

@@ -35,9 +35,17 @@ def poison_message(c: Context) -> Iterator[Finding]:
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
             limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, {_what_follows(c)}"
         evidence |= _who(message)
+        refused = message.refused_settlements
+        too_late = ""
+        if refused:
+            evidence["refused_settlements"] = refused
+            window = f" of {duration(c.visibility_ms)}" if c.visibility_ms else ""
+            too_late = (
+                f". Its deletion was refused {plural(refused, 'time')}: the work takes longer than the visibility window{window}"
+            )
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
-            f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}."
+            f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
         )
         yield c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id

@@ -6,6 +6,9 @@ from itertools import permutations
 
 import pytest
 
+from streaming.core.maintenance.reshard import reshard
+from streaming.core.settings import Settings
+from streaming.core.state.state import ShardState
 from tests.core.driving import event, run_steps
 
 LATE = event("outlived", 40_000, "orders.fifo", message_id="m", group="g", consumer="w")
@@ -19,11 +22,13 @@ LIFE = [
 @pytest.mark.parametrize("shards", [1, 3])
 def test_it_counts_once_in_any_order(shards: int) -> None:
     """Also if repeated, in the same step or a later one; the message stays in flight for the second consumer."""
-    for order in permutations([*LIFE, LATE, LATE]):
-        *_, merged = run_steps([(45_000, [one]) for one in order], shards=shards, restart=True)
+    for n, order in enumerate(permutations([*LIFE, LATE])):
+        repeated = (*order, LATE) if n % 2 else (LATE, *order)
+        *_, merged = run_steps([(45_000, [one]) for one in repeated], shards=shards, restart=True)
         [summary] = merged.queues.values()
         assert summary.total("outlived") == 1
         assert summary.numbers["in_flight"] == 1
+        assert [one.view.refused_settlements for one in summary.messages["oldest"]] == [1]
         assert (merged.events_total["accepted"], merged.events_total["duplicate"]) == (4, 1)
 
 
@@ -45,3 +50,28 @@ def test_a_late_one_is_not_counted() -> None:
     *_, merged = run_steps([(900_000, [event("heartbeat", 900_000, consumer="c")]), (900_001, [LATE])])
     assert merged.events_total["late"] == 1
     assert sum(summary.total("outlived") for summary in merged.queues.values()) == 0
+
+
+def test_it_is_known_of_the_message_until_that_is_settled() -> None:
+    """Far longer than events may be late, and through any number of restarts; and of a message without a row no longer."""
+    states: list[ShardState] = []
+    other = event("outlived", 41_000, "orders.fifo", message_id="unknown", group="g")
+    later = [(at, [event("heartbeat", at, "orders.fifo", consumer="c")]) for at in range(700_000, 2_000_000, 300_000)]
+    *_, merged = run_steps([(45_000, [*LIFE, LATE, other]), *later], restart=True, states=states)
+    [summary] = merged.queues.values()
+    assert [one.view.refused_settlements for one in summary.messages["oldest"]] == [1]
+    assert len(states[0].refusals) == 1
+    deleted = event("deleted", 2_000_000, "orders.fifo", message_id="m", group="g")
+    last = [(at, [event("heartbeat", at, "orders.fifo", consumer="c")]) for at in (3_000_000, 3_100_000)]
+    run_steps([(2_000_000, [deleted]), *last], states=states)
+    assert not states[0].refusals
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_it_survives_a_change_of_the_number_of_shards(shards: int) -> None:
+    states: list[ShardState] = []
+    run_steps([(45_000, [*LIFE, LATE])], states=states, shards=3)
+    made = reshard(states, shards, Settings())
+    *_, merged = run_steps([(46_000, [])], states=made, shards=shards)
+    [summary] = merged.queues.values()
+    assert [one.view.refused_settlements for one in summary.messages["oldest"]] == [1]
