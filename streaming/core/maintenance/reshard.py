@@ -19,7 +19,7 @@ from streaming.core.hashing import id_hash, queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import QueueRecord, Reported, keep_latest
+from streaming.core.state.queues import ConsumerState, QueueRecord, Reported, keep_latest
 from streaming.core.state.rows import F_PLACEHOLDER, ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 from streaming.core.state.tombstones import restore_queues
@@ -101,6 +101,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
         for name in ATTEMPT_COLUMNS
     }
     fingerprints = _fingerprints(states)
+    consumer_states = _consumer_states(states, moved_queues)
     made = []
     for shard in range(shards):
         own = ShardState.empty()
@@ -112,12 +113,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
         own.attempts = _own_attempts(attempts, own.rows.key)
         own.fingerprints = {name: values.copy() for name, values in fingerprints.items()}
         own.failed_batches = {key: at for state in states for key, at in state.failed_batches.items()}
-        own.consumer_states = {
-            (int(moved_queues[i][queue]), consumer): value
-            for i, state in enumerate(states)
-            for (queue, consumer), value in state.consumer_states.items()
-            if state.queues.hashes[queue] % np.uint64(shards) == shard
-        }
+        own.consumer_states = dict(consumer_states)
         own.loss_reasons = _own_reasons(states, own.rows.key)
         # Those of messages without rows may belong to any shard, and only those of listed messages are looked up.
         own.refusals = {key: one for state in states for key, one in state.refusals.items()}
@@ -245,6 +241,17 @@ def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:
     order = np.lexsort((at, hashes))
     last = np.append(hashes[order][1:] != hashes[order][:-1], True) if len(hashes) else np.zeros(0, dtype=bool)
     return {"hash": hashes[order][last], "at": at[order][last]}
+
+
+def _consumer_states(states: Sequence[ShardState], moved_queues: Sequence[Array]) -> dict[tuple[int, str], ConsumerState]:
+    """Return the latest report about each consumer: every shard knows it, because its messages may be in any."""
+    found: dict[tuple[int, str], ConsumerState] = {}
+    for state, moved in zip(states, moved_queues, strict=True):
+        for (queue, consumer), reported in state.consumer_states.items():
+            key = int(moved[queue]), consumer
+            if key not in found or reported.at > found[key].at:
+                found[key] = reported
+    return found
 
 
 def _own_attempts(attempts: Mapping[str, Array], keys: Array) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from streaming.core.events.route import route
 from streaming.core.maintenance.reshard import AT_HOME, SHARED, reshard
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
-from streaming.core.state.queues import QueueRecord
+from streaming.core.state.queues import ConsumerState, QueueRecord
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import differences, report_of
 from streaming.core.track import track
@@ -83,3 +83,12 @@ def test_every_field_of_a_queue_has_a_rule() -> None:
     """A new field must be declared as known to every shard, or only to the home shard."""
     assert {field.name for field in fields(QueueRecord)} == {"name", *SHARED, *AT_HOME}
     assert not set(SHARED) & set(AT_HOME)
+
+
+def test_every_shard_knows_what_the_broker_said_about_a_consumer() -> None:
+    """Its messages may be in any of them, and what it seems to hold is compared with the broker's count in each."""
+    attributes = {"connected": True, "prefetch": 9, "dispatched": 5}
+    states = [ShardState.empty() for _ in range(2)]
+    go_on(states, 2_000, [event("consumer_state", 1_000, consumer="c", attributes=attributes)])
+    made = reshard(states, 3, Settings())
+    assert [list(state.consumer_states.values()) for state in made] == [[ConsumerState(T0 + 1_000, attributes, T0 + 1_000)]] * 3
