@@ -17,6 +17,7 @@ from streaming.core.state.queues import (
     Reported,
     dead_letter_queue,
     hold_quantile_ms,
+    known_visibility_s,
     max_receive_count,
     poison_receives,
     retention_ms,
@@ -68,6 +69,8 @@ class Context:
     thresholds: Thresholds = field(init=False)
     visibility_ms: int | None = field(init=False)
     """The queue's visibility timeout, None where only an acknowledgement ends a delivery."""
+    visibility_is_known: bool = field(init=False)
+    """Whether that is reported or configured, not assumed."""
     max_receive_count: int | None = field(init=False)
     dead_letter_queue: str | None = field(init=False)
     ordered: bool = field(init=False)
@@ -88,6 +91,7 @@ class Context:
         self.thresholds = settings.thresholds(summary.name)
         window_ms = visibility_ms(summary, settings)
         self.visibility_ms = None if window_ms >= NEVER else window_ms
+        self.visibility_is_known = known_visibility_s(summary, settings) is not None
         self.max_receive_count = max_receive_count(summary, settings)
         self.dead_letter_queue = dead_letter_queue(summary, settings)
         self.ordered = summary.ordered or settings.is_ordered(summary.name)
@@ -117,6 +121,12 @@ class Context:
     def past(self) -> Window:
         """All samples including the present: ten seconds apart at first, further apart with age."""
         return self.history.window(self.name)
+
+    @property
+    def visibility_window(self) -> str:
+        """Return the visibility window of the queue in words, with its length if that is not only assumed."""
+        length = f" of {duration(self.visibility_ms)}" if self.visibility_is_known and self.visibility_ms is not None else ""
+        return f"visibility window{length}"
 
     @property
     def basis(self) -> Basis:

@@ -238,6 +238,22 @@ def test_work_that_outlasts_its_window(tmp_path: Path) -> None:
     assert fired["evidence"]["timeout_that_fits_s"] >= 45
 
 
+def test_work_may_last_as_long_as_it_does_where_no_timeout_is_known(tmp_path: Path) -> None:
+    """No collector reports the visibility timeout, and no message comes back: it is longer than SQS's default."""
+    events = delivered(60, 0, 10, set())
+    for i in range(20):
+        about = {"message_id": f"long{i}", "consumer": "w"}
+        events += [ev("sent", 30 * i, message_id=f"long{i}"), ev("received", 1 + 30 * i, receive_count=1, **about)]
+        events.append(ev("deleted", 61 + 30 * i, **about))
+    lines = replayed(ordered([*events, ev("heartbeat", 700, consumer="x")]), tmp_path)
+    assert not lines.signals("WindowTooShort")
+    again = [ev("received", 35 + 30 * i, receive_count=2, message_id=f"long{i}", consumer="other") for i in range(20)]
+    lines = replayed(ordered([*events, *again, ev("heartbeat", 700, consumer="x")]), tmp_path)
+    (fired,) = lines.signals("WindowTooShort", "firing")
+    assert "visibility_timeout_s" not in fired["evidence"]
+    assert "outlived their visibility window while" in fired["evidence"]["summary"]
+
+
 def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
     """SQS refuses to delete the message then, and delivers it again: the refusals give the same finding."""
     events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})]
@@ -259,10 +275,10 @@ def test_a_poison_message_that_only_takes_too_long(tmp_path: Path) -> None:
     about = {"queue": "q.fifo", "message_id": "m", "group": "g", "consumer": "w"}
     events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30}), ev("sent", 5, **about)]
     for n in range(3):
-        events += [ev("received", 10 + 31 * n, receive_count=n + 1, **about), ev("outlived", 50 + 31 * n, **about)]
+        events += [ev("received", 10 + 40 * n, receive_count=n + 1, **about), ev("outlived", 49 + 40 * n, **about)]
     evidence = of(events, tmp_path, 120).signals("PoisonMessage")[-1]["evidence"]
-    assert evidence["refused_settlements"] == 3
-    assert "refused 3 times: the work takes longer than the visibility window of 30 s" in evidence["summary"]
+    assert evidence["refused_settlements"] == 2
+    assert "refused 2 times: the work takes longer than the visibility window of 30 s" in evidence["summary"]
 
 
 def test_a_failing_fifo_queue_whose_work_outlasts_every_window(tmp_path: Path) -> None:

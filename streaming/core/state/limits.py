@@ -7,6 +7,7 @@ from streaming.core.state.queues import (
     NEVER,
     Described,
     dead_letter_queue,
+    known_visibility_s,
     max_receive_count,
     poison_receives,
     retention_ms,
@@ -15,6 +16,7 @@ from streaming.core.state.queues import (
 
 LIMITS = (
     "visibility_ms",
+    "visibility_known",
     "retention_ms",
     "max_receive_count",
     "poison_receives",
@@ -25,8 +27,9 @@ LIMITS = (
     "dead_letter_quiet_ms",
     "dropped_quiet_ms",
 )
-"""`max_receive_count`: 0 when not known. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1 where there is one.
-`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves."""
+"""`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `ordered`: 1 where the
+settings say so. `dead_letter_queue`: 1 where there is one. `held_ms`: when a message counts as held too long. The quiet times:
+how long after an arrival or a loss its signal resolves."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
@@ -36,6 +39,7 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
     held_ms = 0 if window >= NEVER else thresholds.held_visibility_factor * window
     return (
         window,
+        int(known_visibility_s(queue, settings) is not None),
         retention_ms(queue, settings),
         max_receive_count(queue, settings) or 0,
         poison_receives(queue, settings),

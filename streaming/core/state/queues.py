@@ -191,13 +191,19 @@ class Described(Protocol):
 
 def visibility_ms(record: Described, settings: Settings) -> int:
     """Return the visibility window of a receive that reports none. NEVER where the system has no such window."""
+    known = known_visibility_s(record, settings)
+    if known is None:
+        known = DEFAULT_VISIBILITY_S.get(record.name.system)
+    return NEVER if known is None else int(known * 1000)
+
+
+def known_visibility_s(record: Described, settings: Settings) -> float | None:
+    """Return the visibility timeout that is reported or configured; None where the system's default can only be assumed."""
     reported = record.number("visibility_timeout_s")
-    if reported is None:
-        rule = settings.rule(record.name)
-        reported = rule.visibility_timeout_s if rule else None
-    if reported is None:
-        reported = DEFAULT_VISIBILITY_S.get(record.name.system)
-    return NEVER if reported is None else int(reported * 1000)
+    if reported is not None:
+        return reported
+    rule = settings.rule(record.name)
+    return rule.visibility_timeout_s if rule else None
 
 
 def retention_ms(record: Described, settings: Settings) -> int:

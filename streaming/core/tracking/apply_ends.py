@@ -119,6 +119,8 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     visibility = state.queues.limit("visibility_ms", settings)[seg["queue"][event]]
     end = np.where(by_default, np.minimum(live.at("window_at", row) + visibility, NEVER), end)
     late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
+    # Where the timeout can only be assumed, a late deletion may mean that it is longer.
+    late &= ~by_default | (state.queues.limit("visibility_known", settings)[seg["queue"][event]] > 0)
     holder = live.at("consumer", row)
     stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
     ended = live.at("ended", row)

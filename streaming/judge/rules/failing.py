@@ -208,10 +208,10 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
             f"Consumers {evidence['consumers']} fail {evidence['consumer_failed_ratio']:.0%} of their deliveries, "
             f"the others {evidence['others_failed_ratio']:.0%}"
         )
-    elif outlived and 2 * outlived >= lately.failed and c.visibility_ms is not None:
+    elif outlived and 2 * outlived >= lately.failed:
         who = (
-            f"{outlived} of them were finished, but after the visibility window of {duration(c.visibility_ms)} had "
-            "ended: the timeout is too short for this work"
+            f"{outlived} of them were finished, but after the {c.visibility_window} had ended: the timeout is too short for this "
+            "work"
         )
     leave = ""
     if evidence["lost_or_dead_lettered_per_hour"]:
@@ -342,12 +342,12 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
         "outlived_deliveries": outlived,
         "deliveries": received,
         "outlived_ratio": round(outlived / received, 3),
-        "visibility_timeout_s": c.visibility_ms / 1000,
+        **({"visibility_timeout_s": c.visibility_ms / 1000} if c.visibility_is_known else {}),
         "work_p95_s": seconds(slowest),
         "timeout_that_fits_s": fits_s,
         "summary": (
             f"{outlived} of {received} deliveries of {c.name.queue} in {duration(c.thresholds.short_window_s * 1000)} "
-            f"({outlived / received:.0%}) outlived their visibility window of {duration(c.visibility_ms)} while still being "
+            f"({outlived / received:.0%}) outlived their {c.visibility_window} while still being "
             f"worked on: those messages are worked on twice. Raise the visibility timeout to {fits_s} s or more, or extend it "
             "while working."
         ),

@@ -39,10 +39,8 @@ def poison_message(c: Context) -> Iterator[Finding]:
         too_late = ""
         if refused:
             evidence["refused_settlements"] = refused
-            window = f" of {duration(c.visibility_ms)}" if c.visibility_ms else ""
-            too_late = (
-                f". Its deletion was refused {plural(refused, 'time')}: the work takes longer than the visibility window{window}"
-            )
+            times = plural(refused, "time")
+            too_late = f". Its deletion was refused {times}: the work takes longer than the {c.visibility_window}"
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
             f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
