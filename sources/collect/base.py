@@ -35,6 +35,7 @@ class Collector(Protocol):
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Collect until `stop` is set, with its own back-off, and heartbeats while it succeeds.
 
-        Raises `CollectorRefused`; after any other exception the runner restarts it after a pause.
+        Raises `CollectorRefused`; after any other exception, or a return before `stop` is set, the runner restarts it after a
+        pause.
         """
         ...

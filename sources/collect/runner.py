@@ -32,8 +32,8 @@ def run_collector(
     """Run the collector of `kind` until `stop` is set; returns how many events were delivered.
 
     `config` is its section, as the model or as plain values; `destination` is a URL or a transport. A collector that
-    fails is restarted after a pause. Raises `ValueError` for an unknown kind, a wrong configuration or an invalid
-    destination, and `CollectorRefused`.
+    fails, or returns before `stop` is set, is restarted after a pause. Raises `ValueError` for an unknown kind, a wrong
+    configuration or an invalid destination, and `CollectorRefused`.
     """
     model = config if isinstance(config, BaseModel) else config_model(kind).model_validate(config)
     made = collector_class(kind)
@@ -44,6 +44,8 @@ def run_collector(
             try:
                 collector: Collector = made.from_config(model)
                 collector.run(emit, stop)
+                if not stop.is_set():
+                    raise RuntimeError("it returned before it was stopped")
             except CollectorRefused:
                 raise
             except DestinationStopped as error:

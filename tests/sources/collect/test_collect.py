@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -178,6 +180,28 @@ def test_a_failed_collector_is_created_again(caplog: pytest.LogCaptureFixture) -
     assert Flaky.made == 3
     assert kept.events() == events(1)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+
+
+@pytest.mark.usefixtures("flaky")
+def test_a_collector_that_returns_early_is_started_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Restarted at once, it would send thousands of events a second."""
+    stop, started_at_s = threading.Event(), []
+
+    def run(_self: Flaky, emit: Emit, stop: threading.Event) -> None:
+        emit(events(1))
+        started_at_s.append(time.monotonic())
+        if len(started_at_s) == 3:
+            stop.set()
+
+    monkeypatch.setattr(Flaky, "run", run)
+    monkeypatch.setattr("sources.collect.runner._FIRST_PAUSE_S", 0.1)
+    assert run_collector("flaky", {}, Kept(), stop) == 3
+    first, second = (after - before for before, after in itertools.pairwise(started_at_s))
+    assert first >= 0.05
+    assert second >= 0.1
+    assert caplog.text.count("RuntimeError: it returned before it was stopped") == 2
 
 
 @pytest.mark.usefixtures("flaky")
