@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 import uuid
 import venv
@@ -19,6 +20,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sinks.http import HttpSettings, create_app, serve
+from sinks.http.settings import IngestSettings
+from sinks.http.staging import Spool
+from sinks.store import SnapshotStore
 from tests.services import sqs
 from tests.waiting import until
 from tests.wheels import BUILT, ROOT
@@ -118,6 +123,17 @@ def test_the_python_of_a_page_runs(application: Path, sqs_environment: dict[str,
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=sqs_environment, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert kinds(spool) == (["sent"] if "sqs = boto3" in program else [])
+
+
+def test_the_event_that_a_reader_sends_with_curl_is_of_now(tmp_path: Path) -> None:
+    """One of the past would be a message that has expired: `MessageDropped` pages."""
+    settings = HttpSettings(ingest=IngestSettings(Spool(tmp_path / "spool"), token="TOKEN"))
+    [script] = [block for block in blocks("docs/status-page.md", "sh") if "curl" in block]
+    with serve(create_app(SnapshotStore(), settings), port=0) as server:
+        done = bash(script.replace("http://127.0.0.1:9400", server.url), dict(os.environ), tmp_path)
+    assert json.loads(done.stdout) == {"accepted": 1, "invalid": 0}, done.stderr
+    [file] = (tmp_path / "spool").glob("*.ndjson")
+    assert abs(json.loads(file.read_text())["at"] - time.time() * 1000) < 60_000
 
 
 def test_with_read_access_only_the_page_s_commands_work(sqs_environment: dict[str, str], moto_sqs: Any, tmp_path: Path) -> None:
