@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from queuewatch.transports import SendError, Transport, open_transport
@@ -59,6 +59,8 @@ class Destination:
 
     def __call__(self, events: Sequence[Event]) -> None:
         """Deliver events. Raises `DestinationStopped`."""
+        if isinstance(events, Mapping):
+            raise TypeError("emit takes a list of events, not one event")  # its keys would be sent as events
         with self._lock:
             for lines in self._batches(events):
                 self._deliver(lines)

@@ -107,6 +107,14 @@ def test_an_unsendable_event_does_not_block_the_others() -> None:
     assert picky.events() == [*events(2), *events(2)]
 
 
+def test_a_single_event_is_refused() -> None:
+    """Its keys would be delivered in its place, and counted as invalid where nobody looks."""
+    kept = Kept()
+    with Destination(kept, threading.Event()) as emit, pytest.raises(TypeError, match="a list of events"):
+        emit({"type": "heartbeat"})  # type: ignore[arg-type]
+    assert kept.payloads == []
+
+
 def test_spooled_events_are_on_disk_at_once_and_visible_soon(tmp_path: Path) -> None:
     """They are synced when the call returns, and visible to readers after `max_age_s` without another call."""
     with Destination(f"spool:{tmp_path}?max_age_s=0.3", threading.Event()) as emit:
