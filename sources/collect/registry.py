@@ -1,16 +1,25 @@
-"""The kinds of collectors. The modules of a kind are imported on first use."""
+"""The kinds of collectors: built in, or from an installed package. The modules of a kind are imported on first use."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from sources.collect.base import Collector
 
+_log = logging.getLogger(__name__)
+
 Loaded = TypeVar("Loaded")
+
+ENTRY_POINTS: Final = "queuewatch.collectors"
+"""The group of entry points by which other packages add kinds: the kind's name, which is also that of its section, and the
+collector's class, whose `config_model` is the model of that section."""
 
 
 class Kind(NamedTuple):
@@ -21,6 +30,8 @@ class Kind(NamedTuple):
     config: Callable[[], type[BaseModel]]
     """The model of that section."""
     collector: Callable[[], type[Collector]]
+    package: str = "queuewatch-service"
+    """The distribution that it comes with."""
 
 
 def _sqs_config() -> type[BaseModel]:
@@ -65,12 +76,31 @@ def _cloudflare() -> type[Collector]:
     return CloudflareCollector
 
 
-KINDS: Final[dict[str, Kind]] = {
+_BUILT_IN: Final[dict[str, Kind]] = {
     "sqs": Kind("sqs", _sqs_config, _sqs),
     "activemq": Kind("activemq", _activemq_config, _activemq),
     "cloudflare": Kind("cloudflare", _cloudflare_config, _cloudflare),
     "sqs-telemetry": Kind("sqs", _sqs_config, _sqs_telemetry),
 }
+
+
+def _installed() -> Iterator[tuple[str, Kind]]:
+    for point in entry_points(group=ENTRY_POINTS):
+        package = point.dist.name if point.dist is not None else point.module
+        if point.name in _BUILT_IN or point.name == "to":
+            _log.warning("the collector %r of %s is left out: the name is taken", point.name, package)
+        else:
+            yield point.name, Kind(point.name, functools.partial(_config_of, point), point.load, package)
+
+
+def _config_of(point: EntryPoint) -> type[BaseModel]:
+    model = getattr(point.load(), "config_model", None)
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model
+    raise AttributeError(f"{point.value} has no `config_model`, the pydantic model of its section")
+
+
+KINDS: Final[dict[str, Kind]] = _BUILT_IN | dict(_installed())
 
 
 def kind_of(name: str) -> Kind:
@@ -93,9 +123,10 @@ def config_model(kind: str) -> type[BaseModel]:
 
 
 def _loaded(kind: str, load: Callable[[], Loaded]) -> Loaded:
+    package = kind_of(kind).package
     try:
         return load()
     except ModuleNotFoundError as error:
-        raise ValueError(
-            f"the {kind} collector needs {error.name}, which is not installed; pip install queuewatch-service"
-        ) from error
+        raise ValueError(f"the {kind} collector needs {error.name}, which is not installed; pip install {package}") from error
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the {kind} collector of {package} cannot be loaded: {error}") from error

@@ -10,7 +10,7 @@ from streaming.cli.options import ConfigFile
 
 
 def collect(
-    kind: Annotated[str, typer.Argument(help="sqs, activemq, cloudflare, or sqs-telemetry.")],
+    kind: Annotated[str, typer.Argument(help="sqs, activemq, cloudflare, sqs-telemetry, or the kind of an installed package.")],
     config: ConfigFile,
     to: Annotated[
         str | None,

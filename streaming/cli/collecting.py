@@ -20,7 +20,11 @@ from streaming.config.model import Config
 
 _log = structlog.get_logger(__name__)
 
-_FIRST_KEYS: Final = {"activemq": "addresses: [stomp://HOST:61613]", "cloudflare": "account_id: ID"}
+_REFERENCE: Final = "as in deploy/queuewatch.yaml"
+_FIRST_KEYS: Final = {
+    "activemq": f"addresses: [stomp://HOST:61613], {_REFERENCE}",
+    "cloudflare": f"account_id: ID, {_REFERENCE}",
+}
 
 
 def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
@@ -50,6 +54,7 @@ def section_of(config: Config, kind: str) -> BaseModel:
     """
     try:
         collector_class(kind)
+        model = config_model(kind)
     except ValueError as error:
         raise ConfigError("", str(error), "See `queuewatch collect --help`") from error
     section = kind_of(kind).section
@@ -57,12 +62,17 @@ def section_of(config: Config, kind: str) -> BaseModel:
     if isinstance(found, BaseModel):
         return found
     if section == "sqs":
-        return config_model(kind)()
+        return model()
     raise ConfigError(
         f"collect.{section}",
         "the section is missing",
-        f"Add it with what to collect from: {_FIRST_KEYS[section]}, as in deploy/queuewatch.yaml",
+        f"Add it with what to collect from: {_FIRST_KEYS.get(section) or _keys_of(model)}",
     )
+
+
+def _keys_of(model: type[BaseModel]) -> str:
+    fields = model.model_fields.items()
+    return ", ".join(f"{name} (required)" if field.is_required() else name for name, field in fields)
 
 
 def destination_of(config: Config, to: str | None) -> str | Transport:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from streaming.config.document import KeyPath, dotted_name
 from streaming.config.errors import ConfigError, ConfigErrors
+from streaming.config.external_sections import COLLECTOR_SECTIONS
 from streaming.config.model import Config
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def summary(config: Config) -> Iterator[str]:
     yield f"keeps unreadable events in {' and '.join(kept)}" if kept else "keeps no unreadable events: set quarantine.path"
     if config.queues:
         yield f"uses separate settings for queues matching {', '.join(queue.pattern for queue in config.queues)}"
-    kinds = [kind for kind in ("sqs", "activemq", "cloudflare") if getattr(config.collect, kind) is not None]
+    kinds = [kind for kind in COLLECTOR_SECTIONS if config.section(f"collect.{kind}") is not None]
     if kinds:
         yield f"collects from {', '.join(kinds)}"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
 from pydantic import BaseModel
 
-from sources.collect.registry import KINDS
+from sources.collect.registry import KINDS, config_model
 from streaming.config.document import KeyPath
 
 
@@ -24,8 +25,11 @@ def _alertmanager() -> type[BaseModel]:
 
 
 EXTERNAL_SECTIONS: Final[dict[KeyPath, Callable[[], type[BaseModel]]]] = {
-    **{("collect", kind.section): kind.config for kind in KINDS.values()},
+    **{("collect", kind.section): functools.partial(config_model, name) for name, kind in KINDS.items()},
     ("alerts",): _alert_rules,
     ("alertmanager",): _alertmanager,
 }
-"""Loaders of the models by key."""
+"""Loaders of the models by key. That of a collector raises `ValueError` where it cannot be loaded."""
+
+COLLECTOR_SECTIONS: Final[tuple[str, ...]] = tuple(str(key[1]) for key in EXTERNAL_SECTIONS if key[0] == "collect")
+"""The sections under `collect:`, in order."""

@@ -36,9 +36,16 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     external: dict[KeyPath, BaseModel] = {}
     for key, values in theirs.items():
         try:
-            external[key] = _validate_external(key, values, document, errors)
+            model = EXTERNAL_SECTIONS[key]()
+        except ValueError as error:
+            fix = "Correct its installation, or remove the section"
+            errors.append(ConfigError(dotted_name(key), str(error), fix, document.where(key)))
+            continue
+        errors += _secrets_in_file(model, values, document, key)
+        try:
+            external[key] = model.model_validate(values)
         except ValidationError as error:
-            errors += _translate(error, EXTERNAL_SECTIONS[key](), key, document)
+            errors += _translate(error, model, key, document)
     if errors or config is None:
         raise ConfigErrors(errors)
     collect = {str(key[1]): model for key, model in external.items() if key[0] == "collect"}
@@ -60,12 +67,6 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:
         if outer.get(name) is not None:
             theirs[key] = outer.pop(name)
     return ours, theirs
-
-
-def _validate_external(key: KeyPath, values: Any, document: Document, errors: list[ConfigError]) -> BaseModel:
-    model = EXTERNAL_SECTIONS[key]()
-    errors += _secrets_in_file(model, values, document, key)
-    return model.model_validate(values)
 
 
 def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, prefix: KeyPath = ()) -> list[ConfigError]:

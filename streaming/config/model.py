@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SerializeAsAny, model_validator
+from pydantic import BaseModel, Field, SerializeAsAny, create_model, model_validator
 
+from streaming.config.external_sections import COLLECTOR_SECTIONS
 from streaming.config.section import Section
 from streaming.config.service import (
     HttpSection,
@@ -27,9 +28,16 @@ class CollectSection(Section):
 
     to: str | None = None
     """`kafka://host:9092/topic`, `spool:/folder` or `http(s)://host:9400/api/v1/events`; default: where `source` reads."""
-    sqs: SerializeAsAny[BaseModel] | None = None
-    activemq: SerializeAsAny[BaseModel] | None = None
-    cloudflare: SerializeAsAny[BaseModel] | None = None
+
+
+if not TYPE_CHECKING:
+    # Installed packages add kinds of collectors, so the sections are known only when the program starts.
+    CollectSection = create_model(
+        "CollectSection",
+        __base__=CollectSection,
+        __doc__=CollectSection.__doc__,
+        **dict.fromkeys(COLLECTOR_SECTIONS, (SerializeAsAny[BaseModel] | None, None)),
+    )
 
 
 class Config(Section):

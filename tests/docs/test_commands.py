@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,14 @@ def promised() -> list[Promise]:
     return list(found.values())
 
 
+@cache
+def shown_adapters() -> dict[str, str]:
+    """The kinds that the page on adapters adds with a package of its own, which `test_adapters_page` installs."""
+    [entry_points] = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "adapters.md").read_text(), re.DOTALL)
+    shown: dict[str, str] = tomllib.loads(entry_points)["project"]["entry-points"]["queuewatch.collectors"]
+    return shown
+
+
 def complaint(words: list[str], *, complete: bool) -> str | None:
     """What the program would say of a command line before it does anything; None when it would begin."""
     command, path = ROOT_COMMAND, "queuewatch"
@@ -59,7 +69,7 @@ def complaint(words: list[str], *, complete: bool) -> str | None:
             return None
         return f"{path}: {getattr(error, 'message', '') or error}"
     kind = context.params.get("kind")
-    if kind is not None and kind not in KINDS and not _PLACEHOLDER.fullmatch(kind):
+    if kind is not None and kind not in {*KINDS, *shown_adapters()} and not _PLACEHOLDER.fullmatch(kind):
         return f"{path}: there is no kind {kind}"
     return None
 
