@@ -33,6 +33,8 @@ GROUP_STUCK = Entry(
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
+        "It is info too while the head waits in a prefetch window, held no longer than that: a prefetch of more than one is "
+        "reported (ActiveMQ), its consumer has finished others within the limit, and ten messages or more were finished.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s", "stalled_s"),
     severity="critical",

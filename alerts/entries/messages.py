@@ -106,6 +106,8 @@ MESSAGE_HELD_TOO_LONG = Entry(
         "The limit applies to all work, even if the consumer extends the window regularly. If a slow consumer holds three or "
         "more such messages, or holds three or more messages of any age and has finished none since, they are folded into its "
         "SlowConsumer.",
+        "A message may wait in a prefetch window: where a prefetch of more than one is reported (ActiveMQ) and the consumer has "
+        "finished others within the limit, the limit is at least twice the 99th percentile of this queue's holds.",
     ),
     thresholds=("held_visibility_factor", "held_min_s"),
     severity="warning",

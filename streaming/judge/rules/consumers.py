@@ -31,7 +31,7 @@ from streaming.judge.slow_consumer import (
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""
 
-EXTENDED_FACTOR = 2
+USUAL_FACTOR = 2
 
 _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
@@ -58,7 +58,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             continue
         held_ms = c.now - held.since
         extended = held.extended and c.visibility_ms is not None and held_ms > c.visibility_ms
-        if extended and held_ms <= extended_limit_ms(c):
+        if extended and held_ms <= usual_limit_ms(c):
             continue
         finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since
         evidence: dict[str, Any] = {
@@ -94,9 +94,21 @@ def _noisiest(c: Context) -> str | None:
     return max(noisy, key=lambda group: (group.in_flight, group.name)).name if noisy else None
 
 
-def extended_limit_ms(c: Context) -> float:
-    """Return how long an extended hold may last before it is unusual for this queue; infinite while too few were finished."""
-    return math.inf if c.long_hold_ms is None else EXTENDED_FACTOR * c.long_hold_ms
+def usual_limit_ms(c: Context) -> float:
+    """Return how long a hold may last before it is unusual for this queue; infinite while too few were finished."""
+    return math.inf if c.long_hold_ms is None else USUAL_FACTOR * c.long_hold_ms
+
+
+def waits_for_its_turn(c: Context, consumer: str | None, held_ms: float, within_ms: float) -> bool:
+    """Whether a message that is held no longer than usual waits in the prefetch window of a consumer that finished one lately.
+
+    Such a consumer takes messages ahead of its work: no more is wrong than the size of the window.
+    """
+    state = c.summary.consumer_states.get(consumer) if consumer is not None else None
+    prefetch = state.attributes.get("prefetch") if state is not None else None
+    if consumer is None or not isinstance(prefetch, int) or prefetch <= 1 or not held_ms <= usual_limit_ms(c) < math.inf:
+        return False
+    return c.now - c.summary.consumer_acks.get(consumer, 0) <= within_ms
 
 
 class StrategyVerdict(NamedTuple):

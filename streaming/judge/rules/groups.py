@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from streaming.core.reporting.report import StuckGroup
+from streaming.core.reporting.views import MessageView
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.measured import Near
-from streaming.judge.rules.consumers import extended_limit_ms
+from streaming.judge.rules.consumers import usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 
@@ -56,9 +57,9 @@ def group_stuck(c: Context) -> Iterator[Finding]:
         if (doubtful and not _is_proved(c, stuck)) or (known is None and _consumers_are_gone(c, stuck)):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
-        usual_limit_ms = _usual_limit_ms(c, stuck)
-        if usual_limit_ms is not None and not (known is not None and known.was_announced):
-            evidence = {**finding.evidence, **_in_work(c, stuck, usual_limit_ms)}
+        work_limit_ms = _work_limit_ms(c, stuck)
+        if work_limit_ms is not None and not (known is not None and known.was_announced):
+            evidence = {**finding.evidence, **_in_work(c, stuck, work_limit_ms)}
             finding = replace(finding, severity="info", evidence=evidence, alerting=False)
         yield finding
 
@@ -71,8 +72,7 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
     head = stuck.group.head
     if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
         return False
-    limit_ms = measures.stand(stuck.since, c.now, c.summary, c.settings).limit
-    return head.state == "in_flight" or c.now - head.last_received_at_ms <= limit_ms
+    return head.state == "in_flight" or c.now - head.last_received_at_ms <= _limit_ms(c, stuck)
 
 
 def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
@@ -117,34 +117,45 @@ def _was_cut_off(c: Context) -> bool:
     return bool((silences & (times[1:] >= c.now - LOSSES_SHOW_MS)).any())
 
 
-def _usual_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
+def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
     """Return how long the head may be in work before that is unusual; None where it is not in work, or for longer already.
 
-    In work: in flight on its first delivery, and its consumer extended the window. Where too few messages were finished to know
-    what is usual, the limit is that of MessageHeldTooLong.
+    In work: in flight on its first delivery, and its consumer extended the window, or it waits for its turn in a prefetch window.
+    Where too few messages were finished to know what is usual, the limit is that of MessageHeldTooLong.
     """
     head = stuck.group.head
     if head is None or head.state != "in_flight" or head.receive_count > 1 or not head.last_received_at_ms:
         return None
     held_since = head.last_received_at_ms
-    if not any(a.what == "extended" and a.at_ms >= held_since for a in head.attempts):
+    if not _was_extended(head) and not waits_for_its_turn(c, head.consumer, c.now - held_since, _limit_ms(c, stuck)):
         return None
-    limit_ms = extended_limit_ms(c)
+    limit_ms = usual_limit_ms(c)
     if limit_ms == math.inf:
         limit_ms = measures.hold(held_since, c.now, c.summary, c.settings).limit
     return limit_ms if c.now - held_since <= limit_ms else None
 
 
-def _in_work(c: Context, stuck: StuckGroup, usual_limit_ms: float) -> dict[str, Any]:
+def _was_extended(head: MessageView) -> bool:
+    held_since = head.last_received_at_ms or 0
+    return any(a.what == "extended" and a.at_ms >= held_since for a in head.attempts)
+
+
+def _limit_ms(c: Context, stuck: StuckGroup) -> float:
+    """Return how long a group of this queue may stand still."""
+    return measures.stand(stuck.since, c.now, c.summary, c.settings).limit
+
+
+def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, Any]:
     head = stuck.group.head
     assert head is not None
     held_ms = c.now - (head.last_received_at_ms or c.now)
+    work = "works on its head and extends its window" if _was_extended(head) else "finishes others before its prefetched head"
     return {
-        "usual_limit_s": seconds(usual_limit_ms),
+        "usual_limit_s": seconds(work_limit_ms),
         "summary": (
             f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
-            f"{head.consumer or 'a consumer'} works on its head and extends its window, for {duration(held_ms)} so far, which is "
-            f"not unusual here (up to {duration(usual_limit_ms)}); {_waiting(stuck)}."
+            f"{head.consumer or 'a consumer'} {work}, for {duration(held_ms)} so far, which is not unusual here "
+            f"(up to {duration(work_limit_ms)}); {_waiting(stuck)}."
         ),
     }
 

@@ -14,6 +14,7 @@ from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
+from streaming.judge.rules.consumers import waits_for_its_turn
 from streaming.judge.signals import Finding
 
 
@@ -71,12 +72,16 @@ def _who(message: MessageView) -> dict[str, Any]:
 
 
 def message_held_too_long(c: Context) -> Iterator[Finding]:
-    """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min)."""
+    """In flight without a break, extended again and again, for longer than max(5 x visibility timeout, 15 min).
+
+    A message in a prefetch window waits for its turn while its consumer goes on finishing others: its limit is at least twice the
+    99th percentile of holds.
+    """
     for message in c.messages("held"):
-        if message.consumer in unconfirmed(c):
-            continue
         since = message.last_received_at_ms or message.sent_at_ms
         held = measures.hold(since, c.now, c.summary, c.settings)
+        if message.consumer in unconfirmed(c) or waits_for_its_turn(c, message.consumer, held.value, held.limit):
+            continue
         extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)
         # Long timelines lose their beginning: if the receive that began the hold is gone, further extensions may be gone too.
         all_kept = len(message.attempts) < c.settings.attempts_per_message or any(
