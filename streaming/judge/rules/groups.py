@@ -11,11 +11,12 @@ import numpy as np
 
 from streaming.core.reporting.report import StuckGroup
 from streaming.core.reporting.views import MessageView
+from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.measured import Near
-from streaming.judge.rules.consumers import usual_limit_ms, waits_for_its_turn
+from streaming.judge.rules.consumers import USUAL_FACTOR, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 
@@ -54,7 +55,9 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
         doubtful = c.basis != "messages" or (known is None and (cut_off or _counts_deny(c, stuck)))
-        if (doubtful and not _is_proved(c, stuck)) or (known is None and _consumers_are_gone(c, stuck)):
+        if doubtful and not _is_proved(c, stuck):
+            continue
+        if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
         work_limit_ms = _work_limit_ms(c, stuck)
@@ -103,6 +106,21 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
         return received > 0 and c.now - last_received_at >= max(GONE_AFTER_MS, GONE_AFTER_GAPS * BUSY_MS // received)
     came_back_at = head.last_received_at_ms + (c.visibility_ms or 0)
     return last_received_at <= came_back_at and received >= FEWEST_RECEIVED
+
+
+def _window_may_go_on(c: Context, stuck: StuckGroup) -> bool:
+    """Whether a head that seems to have come back may still be in work, because no visibility timeout is reported or configured.
+
+    SQS refuses to delete a message of a FIFO queue after its window. So if others were held for longer than the timeout that is
+    assumed and then deleted, windows are longer.
+    """
+    head = stuck.group.head
+    if c.visibility_is_known or c.visibility_ms is None or head is None or stuck.reason != "not_received":
+        return False
+    longest_ms = hold_quantile_ms(c.memory.holds, 1.0)
+    if longest_ms is None or longest_ms <= c.visibility_ms or head.refused_settlements:
+        return False
+    return bool(head.last_received_at_ms) and c.now - (head.last_received_at_ms or 0) <= USUAL_FACTOR * longest_ms
 
 
 def _was_cut_off(c: Context) -> bool:
