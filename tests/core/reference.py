@@ -17,12 +17,33 @@ GROUP_STUCK_MIN_MS = 60_000
 
 
 @dataclass
+class Timeouts:
+    """What was reported of a queue's visibility timeout."""
+
+    unreported: int
+    """The timeout until one is reported."""
+    reports: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def now(self) -> int:
+        return max(self.reports, default=(0, self.unreported))[1]
+
+    def of(self, receive_at: int) -> int:
+        """Return the timeout of a receive: that of before for one before the latest change."""
+        others = [(at, timeout) for at, timeout in self.reports if timeout != self.now]
+        if not others:
+            return self.now
+        changed_at = min(at for at, _ in self.reports if at > max(others)[0])
+        return max(others)[1] if receive_at < changed_at else self.now
+
+
+@dataclass
 class Message:
     """Everything reported about one message in one queue. Times are epoch milliseconds."""
 
     message_id: str
     fifo: bool
-    visibility_ms: int
+    timeouts: Timeouts
     events: list[Wire] = field(default_factory=list)
     arrivals: list[tuple[int, str]] = field(default_factory=list)
     """When it arrived in this (dead-letter) queue, and how that is known."""
@@ -114,7 +135,7 @@ class Message:
     def window_end(self, move: Wire) -> int:
         if move["type"] == "released":
             return int(max(move.get("visible_at", 0), move["at"]))
-        return int(move.get("invisible_until", move["at"] + self.visibility_ms))
+        return int(move.get("invisible_until", move["at"] + self.timeouts.of(move["at"])))
 
     def state(self, now: int) -> str:
         moves = self.moves()
@@ -160,20 +181,23 @@ class Model:
     """All queues. `tell` takes events in any order; everything else only reads."""
 
     def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int]) -> None:
-        self.visibility_ms, self.max_receives = visibility_ms, max_receives
+        self.max_receives = max_receives
+        self.timeouts = defaultdict(lambda: Timeouts(30_000), {queue: Timeouts(ms) for queue, ms in visibility_ms.items()})
         self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
         self.purges: dict[str, list[int]] = defaultdict(list)
 
     def message(self, queue: str, message_id: str) -> Message:
         return self.messages[queue].setdefault(
             message_id,
-            Message(message_id, queue.endswith(".fifo"), self.visibility_ms.get(queue, 30_000), purges=self.purges[queue]),
+            Message(message_id, queue.endswith(".fifo"), self.timeouts[queue], purges=self.purges[queue]),
         )
 
     def tell(self, events: list[Wire]) -> None:
         for e in sorted(events, key=lambda e: str(e["at"])):
             if e["type"] == "purged":
                 self.purges[e["queue"]].append(e["at"])
+            if e["type"] == "queue_state" and "visibility_timeout_s" in e["attributes"]:
+                self.timeouts[e["queue"]].reports.append((e["at"], e["attributes"]["visibility_timeout_s"] * 1000))
             if "message_id" not in e:
                 continue
             here = self.message(e["queue"], e["message_id"])
@@ -250,7 +274,7 @@ class Model:
                     settled[name] = max(settled[name], e["at"])
             if name is not None and not m.ended:
                 groups[name].append(m)
-        limit = max(2 * self.visibility_ms[queue], GROUP_STUCK_MIN_MS)
+        limit = max(2 * self.timeouts[queue].now, GROUP_STUCK_MIN_MS)
         received = [m for m in self.messages[queue].values() if m.receives]
         silent_ms = min((now - m.last_received for m in received), default=now)
         known = [(m.sent_at, m.last_received) for m in received if m.sent_known]

@@ -24,15 +24,17 @@ STATES = [
     event("queue_state", 0, "orders", attributes=_STANDARD),
     event("queue_state", 0, "payments.fifo", attributes=_FIFO),
 ]
+ENDS = ("deleted", "dead_lettered", "dropped", "expired", "lives")
+OTHER_TIMEOUTS_S = (20, 30, 600, 900)
 EXAMPLES = int(os.environ.get("QUEUEWATCH_EXAMPLES", "60"))
 
 
 @st.composite
-def lifecycles(draw: st.DrawFn) -> list[Wire]:
+def lifecycles(draw: st.DrawFn, ends: Sequence[str] = ENDS) -> list[Wire]:
     """Return the lives of a few messages, each event once, in order."""
     events: list[Wire] = list(STATES)
     for n in range(draw(st.integers(1, 8))):
-        events += _life(draw, n)
+        events += _life(draw, n, ends)
     return events
 
 
@@ -43,7 +45,33 @@ def purges(draw: st.DrawFn) -> list[Wire]:
     return [event("purged", at, queue) for queue, at in times]
 
 
-def _life(draw: st.DrawFn, n: int) -> list[Wire]:
+@st.composite
+def timeouts(draw: st.DrawFn) -> list[Wire]:
+    """Return reports of other visibility timeouts, at any time during the lives.
+
+    A queue's timeout changes once and is reported again and again, or changes at each of its reports. Between two reports that
+    the timeout is back at an earlier value, only the broker's counts tell when it was first reported, and there are none here.
+    """
+    events = []
+    for queue in sorted(VISIBILITY_MS):
+        first = VISIBILITY_MS[queue] // 1000
+        times = sorted(draw(st.lists(st.integers(1, 290_000), min_size=1, max_size=5, unique=True)))
+        if draw(st.booleans()):
+            changes_at, other = draw(st.sampled_from([0, *times])), draw(st.sampled_from(OTHER_TIMEOUTS_S))
+            values = [other if at > changes_at else first for at in times]
+        else:
+            values = [first]
+            for _ in times:
+                values.append(draw(st.sampled_from([value for value in OTHER_TIMEOUTS_S if value != values[-1]])))
+            del values[0]
+        events += [
+            event("queue_state", at, queue, attributes={"visibility_timeout_s": value})
+            for at, value in zip(times, values, strict=True)
+        ]
+    return events
+
+
+def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
     fifo = draw(st.booleans())
     queue, dead = ("payments.fifo", "dead.fifo") if fifo else ("orders", "dead")
     message_id = draw(st.sampled_from([f"00000000-0000-4000-8000-{n:012d}", f"zahlung-{n}-é\u2028", f"{n}" * 40]))
@@ -74,11 +102,10 @@ def _life(draw: st.DrawFn, n: int) -> list[Wire]:
             later = {"visible_at": T0 + at + 9_000} if draw(st.booleans()) else {}
             events.append(event("released", at, queue, **about, **later))
     at += draw(st.integers(1, 10_000))
-    return events + _end(draw, at, queue, dead, about)
+    return events + _end(draw, draw(st.sampled_from(ends)), at, queue, dead, about)
 
 
-def _end(draw: st.DrawFn, at: int, queue: str, dead: str, about: dict[str, Any]) -> list[Wire]:
-    how = draw(st.sampled_from(["deleted", "dead_lettered", "dropped", "expired", "lives"]))
+def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any]) -> list[Wire]:
     if how == "lives":
         return []
     if how != "dead_lettered":
@@ -153,6 +180,16 @@ def test_core_and_reference_agree_on_purges(data: st.DataObject) -> None:
     """How a delivery would have ended that a purge cut short is unknown, so failures and stuck groups are not compared."""
     events = data.draw(lifecycles()) + data.draw(purges())
     agree(data, events, ("depth", "oldest", "poison", "arrivals", "purged"))
+
+
+@settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(data=st.data())
+def test_core_and_reference_agree_on_changed_visibility_timeouts(data: st.DataObject) -> None:
+    """A receive keeps the timeout that its queue had then, in whatever order receives and reports of timeouts arrive."""
+    agree(data, data.draw(lifecycles(("dead_lettered", "lives", "lives", "lives"))) + data.draw(timeouts()))
 
 
 def agree(data: st.DataObject, events: list[Wire], fields: Sequence[str] | None = None) -> None:

@@ -67,6 +67,7 @@ SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "youngest_sent_at": max,
     "youngest_received_at": max,
     "left_out_at": max,
+    "timeout": max,
 }
 """What every shard knows about a queue, and how to combine it from several shards."""
 AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}

@@ -18,6 +18,8 @@ _TIMES = (
     "empty_from",
     "youngest_received_at",
     "left_out_at",
+    "timeout_since",
+    "timeout_before_at",
 )
 
 

@@ -12,11 +12,10 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import JUST_ENDED_MS
-from streaming.core.tracking.windows import Windows, window_ends
+from streaming.core.tracking.windows import Windows, default_ends, window_ends
 
 _STATES = ("visible", "in_flight", "delayed")
 _VISIBLE, _IN_FLIGHT, _DELAYED, _NONE = range(4)
@@ -101,8 +100,8 @@ def _latest_windows(state: ShardState, row: Array, at: Array, settings: Settings
     # The attempts of a row are in order of time.
     latest = np.maximum.reduceat(np.where(table["at"][attempt] <= np.repeat(at[timed], lengths), attempt, -1), starts)
     timed, latest = timed[latest >= 0], latest[latest >= 0]
-    visibility = state.queues.limit("visibility_ms", settings)[rows.at("queue", row[timed])]
+    ends = default_ends(state, rows.at("queue", row[timed]), table["at"][latest], settings)
     by_default = (table["end"][latest] == 0) & (table["code"][latest] != RELEASED)
     code[timed] = table["code"][latest]
-    end[timed] = np.where(by_default, np.minimum(table["at"][latest] + visibility, NEVER), table["end"][latest])
+    end[timed] = np.where(by_default, ends, table["end"][latest])
     return code, end

@@ -15,11 +15,11 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, 
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
-from streaming.core.state.queues import NEVER, Refusals
+from streaming.core.state.queues import Refusals
 from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
-from streaming.core.tracking.windows import Windows, windows
+from streaming.core.tracking.windows import Windows, default_ends, windows
 
 _SHOWN = (
     "hi",
@@ -47,7 +47,6 @@ class Viewer:
 
     def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
         self.state, self.w, self.settings = state, w, settings
-        self.windows = state.queues.limit("visibility_ms", settings)
 
     def columns(self, rows: Array) -> MessageColumns:
         """Return some rows' messages as columns."""
@@ -108,7 +107,7 @@ class Viewer:
 
         happened, code, end = combined("at", "window_at"), combined("code", "window_code"), combined("end", "window_end")
         opens = (code == RECEIVED) | (code == EXTENDED)
-        end = np.where(opens & (end == 0), np.minimum(happened + self.windows[at["queue"][of]], NEVER), end)
+        end = np.where(opens & (end == 0), default_ends(state, at["queue"][of], happened, self.settings), end)
         return AttemptColumns(
             starts=np.searchsorted(of, np.arange(len(rows) + 1)),
             at=happened,

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import MOST_ATTRIBUTES, Depth, Reported, keep_latest, latest_number, latest_value
+from streaming.core.state.queues import (
+    MOST_ATTRIBUTES,
+    NEVER,
+    Depth,
+    Reported,
+    TimeoutChange,
+    is_later,
+    keep_latest,
+    latest_number,
+    latest_value,
+)
+from streaming.core.state.timeouts import VISIBILITY_TIMEOUT, learn_timeout
 
 if TYPE_CHECKING:
     from streaming.core.state.queue_table import QueueTable
@@ -74,6 +86,11 @@ class QueueRow:
         return self.table.depths(self.place)
 
     @property
+    def timeout(self) -> TimeoutChange:
+        """When its visibility timeout changed."""
+        return self.table.timeout(self.place)
+
+    @property
     def totals(self) -> Array:
         """Running totals by index of TOTALS; writing to this array changes them."""
         totals: Array = self.table.totals[self.place]
@@ -92,8 +109,10 @@ class QueueRow:
         """Return the latest value of a numeric attribute."""
         return latest_number(self.attributes, name)
 
-    def learn(self, at: int, attributes: dict[str, Any]) -> None:
-        """Apply the attributes of a queue_state of time `at`."""
+    def learn(self, at: int, attributes: dict[str, Any], earlier: Sequence[int] = ()) -> None:
+        """Apply the attributes of a queue_state of time `at`. `earlier`: when the same was reported before, ascending."""
+        if VISIBILITY_TIMEOUT in attributes:
+            self._learn_timeout([Reported(time, attributes[VISIBILITY_TIMEOUT]) for time in (*earlier, at)])
         known = dict(self.attributes)
         keep_latest(known, {name: Reported(at, value) for name, value in attributes.items()})
         if len(known) > MOST_ATTRIBUTES:
@@ -101,3 +120,15 @@ class QueueRow:
             known = {name: known[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, known)
+
+    def _learn_timeout(self, reports: Sequence[Reported]) -> None:
+        before = change = self.timeout
+        known = self.attributes.get(VISIBILITY_TIMEOUT)
+        for reported in reports:
+            change = learn_timeout(change, known, reported, self._next_count)
+            known = reported if known is None or is_later(reported, known) else known
+        if change != before:
+            self.table.put_timeout(self.place, change)
+
+    def _next_count(self, after: int) -> int:
+        return min((depth.at for depth in self.depths if depth.at > after), default=NEVER)

@@ -19,7 +19,7 @@ from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
-from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported, latest_value
+from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported, TimeoutChange, latest_value
 from streaming.core.state.variable_length_rows import VariableLengthRows
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
@@ -47,7 +47,9 @@ COUNTS = (
 minutes, -1 before the first; since when its counts have been empty without a break, -1 when the latest was not."""
 REPORTED = ("visible_counted_at", "paused", "redrive_reported")
 """From the attributes: when the visible messages were last counted; whether the queue is paused; whether a redrive is known."""
-_INTS = (*TIMES, *COUNTS, *REPORTED)
+TIMEOUT = tuple(f"timeout_{field}" for field in TimeoutChange._fields)
+"""The fields of TimeoutChange."""
+_INTS = (*TIMES, *COUNTS, *REPORTED, *TIMEOUT)
 _DEPTH = tuple(Depth._fields)
 
 _NO_ATTRIBUTES = b"{}"
@@ -90,7 +92,7 @@ class QueueTable:
         return (QueueRow(self, number) for number in range(len(self.names)))
 
     def column(self, name: str) -> Array:
-        """Return one of FLAGS, TIMES, COUNTS or REPORTED for all queues."""
+        """Return one of FLAGS, TIMES, COUNTS, REPORTED or TIMEOUT for all queues."""
         return self._columns[name]
 
     def number(self, name: QueueName) -> int:
@@ -167,15 +169,30 @@ class QueueTable:
         self._columns["paused"][number] = latest_value(attributes, "paused") is True
         self._columns["redrive_reported"][number] = "redrive_task" in attributes
 
-    def repeat(self, numbers: Array, at: Array, texts: Sequence[bytes]) -> Array:
+    def timeout(self, number: int) -> TimeoutChange:
+        """Return when one queue's visibility timeout changed."""
+        return TimeoutChange(*(int(self._columns[name][number]) for name in TIMEOUT))
+
+    def put_timeout(self, number: int, change: TimeoutChange) -> None:
+        """Replace when one queue's visibility timeout changed."""
+        for name, value in zip(TIMEOUT, change, strict=True):
+            self._columns[name][number] = value
+
+    def timeouts_changed_at(self) -> Array:
+        """Return, for all queues, the time before which receives have the visibility timeout of before; 0: none has."""
+        since, before_at, before_ms = (self._columns[name] for name in TIMEOUT)
+        return np.where((before_at > 0) & (before_ms >= 0), since, 0)
+
+    def repeat(self, numbers: Array, first_at: Array, at: Array, texts: Sequence[bytes]) -> Array:
         """Record the reports (queue_state) that equal the one before; return which do. Most do.
 
-        One report per queue: `numbers` are rows, `at` the reports' times, `texts` their attributes in the form of `report_text`.
+        One report per queue, or the same several times: `numbers` are rows, `first_at` and `at` the times of the first and the
+        last, `texts` their attributes in the form of `report_text`.
         """
         before, counted = (self._columns[name][numbers] for name in ("last_state_at", "visible_counted_at"))
         before_texts = self._text_list()
         known = [text == before_texts[number] for number, text in zip(numbers.tolist(), texts, strict=True)]
-        same: Array = np.array(known, dtype=bool) & (at > before) & [text != _NO_ATTRIBUTES for text in texts]
+        same: Array = np.array(known, dtype=bool) & (first_at > before) & [text != _NO_ATTRIBUTES for text in texts]
         if self._changed:
             same &= ~np.isin(numbers, list(self._changed))
         self._columns["last_state_at"][numbers[same]] = at[same]
@@ -263,6 +280,7 @@ class QueueTable:
             holds=self.holds(number),
             depths=self.depths(number),
             durations=durations,
+            timeout=row.timeout,
             **values,
         )
 
@@ -276,6 +294,7 @@ class QueueTable:
                 table._columns[name][number] = getattr(record, name)
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
+            table.put_timeout(number, record.timeout)
         table._holds = VariableLengthRows.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
         table.durations = PackedCounts.from_queues(record.durations for record in found)
         depths = VariableLengthRows.of(_DEPTH, [record.depths for record in found])

@@ -120,14 +120,35 @@ class Reported(NamedTuple):
     value: Any
 
 
-def keep_latest(known: dict[str, Reported], attributes: Mapping[str, Reported]) -> None:
-    """Add to the known attributes of a queue those of `attributes` that were reported later.
+class TimeoutChange(NamedTuple):
+    """When the visibility timeout of a queue changed, and what it was before (epoch milliseconds, 0: never)."""
+
+    since: int = 0
+    """The first report of the timeout of now, since the latest of another one."""
+    before_at: int = 0
+    """The latest report of another one…"""
+    before_ms: int = 0
+    """…and that one; -1: none, the value reported before was withdrawn."""
+
+    @property
+    def until(self) -> int:
+        """Receives before this time have the timeout of before; 0: none has."""
+        return self.since if self.before_at and self.before_ms >= 0 else 0
+
+
+def is_later(reported: Reported, known: Reported) -> bool:
+    """Whether a report replaces a known one.
 
     Of two values reported at the same time, the one whose text sorts last is kept, so that no order of arrival matters.
     """
+    return reported.at > known.at or (reported.at == known.at and repr(reported.value) >= repr(known.value))
+
+
+def keep_latest(known: dict[str, Reported], attributes: Mapping[str, Reported]) -> None:
+    """Add to the known attributes of a queue those of `attributes` that were reported later."""
     for name, reported in attributes.items():
         before = known.get(name)
-        if before is None or reported.at > before.at or (reported.at == before.at and repr(reported.value) >= repr(before.value)):
+        if before is None or is_later(reported, before):
             known[name] = reported
 
 
@@ -161,6 +182,8 @@ class QueueRecord:
     """…and when it was last received."""
     left_out_at: int = 0
     """The latest event of a message that is not tracked, because as many are tracked as the limit allows."""
+    timeout: TimeoutChange = field(default_factory=TimeoutChange)
+    """When its visibility timeout changed."""
 
 
 def latest_value(attributes: Mapping[str, Reported], name: str) -> Any:
@@ -171,10 +194,11 @@ def latest_value(attributes: Mapping[str, Reported], name: str) -> Any:
 
 def latest_number(attributes: Mapping[str, Reported], name: str) -> float | None:
     """Return the latest value of a numeric attribute."""
-    found = attributes.get(name)
-    if found is None:
-        return None
-    value = found.value
+    return as_number(latest_value(attributes, name))
+
+
+def as_number(value: Any) -> float | None:
+    """Return a reported value if it is a number."""
     return value if isinstance(value, (int, float)) and value is not True and value is not False else None
 
 
@@ -190,7 +214,7 @@ class Described(Protocol):
 
 
 def visibility_ms(record: Described, settings: Settings) -> int:
-    """Return the visibility window of a receive that reports none. NEVER where the system has no such window."""
+    """Return the visibility timeout of now. NEVER where the system has no such window."""
     known = known_visibility_s(record, settings)
     if known is None:
         known = DEFAULT_VISIBILITY_S.get(record.name.system)

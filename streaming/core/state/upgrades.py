@@ -20,14 +20,14 @@ from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
 from streaming.core.state.packed_counts import PackedCounts
-from streaming.core.state.queue_table import QueueTable
+from streaming.core.state.queue_table import TIMEOUT, QueueTable
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported
 from streaming.core.state.variable_length_rows import pack_lists
 
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 9
+FORMAT_VERSION: Final = 10
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -156,6 +156,15 @@ def _ids_alone(_: Columns, header: Header) -> None:
     header["ids"] = [[name, rows, True] for name, rows in header["ids"]]
 
 
+def _to_version_10(columns: Columns, _: Header) -> None:
+    """Upgrade to version 10: add when visibility timeouts changed, and no change is known yet.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    for name in TIMEOUT:
+        columns.setdefault(f"q.{name}", np.zeros_like(columns["q.last_state_at"]))
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -164,6 +173,7 @@ STEPS: Final[Mapping[int, Step]] = {
     6: Step(_to_version_7),
     7: Step(_ids_in_head),
     8: Step(_ids_alone),
+    9: Step(_to_version_10),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

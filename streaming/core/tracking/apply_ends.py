@@ -37,11 +37,11 @@ from streaming.core.state.rows import (
     F_MOVE_REPORTED,
     F_OUTLIVED,
     F_REDRIVEN,
-    F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.segments import Segments, count_rows
+from streaming.core.tracking.windows import window_ends
 
 COUNTED_ENDS = (
     (DELETED, F_DELETED, T_DELETED),
@@ -114,10 +114,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     row = seg.rows[of]
     first = np.zeros(len(deleted), dtype=bool)
     first[counted] = True
-    code, end = live.at("window_code", row), live.at("window_end", row)
-    by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
-    visibility = state.queues.limit("visibility_ms", settings)[seg["queue"][event]]
-    end = np.where(by_default, np.minimum(live.at("window_at", row) + visibility, NEVER), end)
+    code, end = live.at("window_code", row), window_ends(state, settings, row)
     late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
     # Where the timeout can only be assumed, a late deletion may mean that it is longer.
     late &= ~by_default | (state.queues.limit("visibility_known", settings)[seg["queue"][event]] > 0)

@@ -15,6 +15,7 @@ from streaming.core.state.queues import NEVER, T_RETRIED
 from streaming.core.state.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 from streaming.core.state.tombstones import forgotten
+from streaming.core.tracking.windows import default_ends
 
 RESTART_EVERY = 3
 """CloudWatch's age of a message on a standard queue restarts at the end of every third receive (measured, 2020)."""
@@ -153,8 +154,8 @@ def _restarts(
     next_at = np.where(same_next, np.append(at[receives][1:], 0), NEVER)
     bounds = np.append(starts[1:], len(code))
     last_op = np.where(same_next, np.append(receives[1:], 0), bounds[segments]) - 1
-    window = state.queues.limit("visibility_ms", settings)[state.rows.at("queue", rows[segments])]
-    end = np.where(part["end"][last_op] > 0, part["end"][last_op], at[last_op] + window)
+    by_default = default_ends(state, state.rows.at("queue", rows[segments]), at[last_op], settings)
+    end = np.where(part["end"][last_op] > 0, part["end"][last_op], by_default)
     over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
     # Receives without a count are numbered from the first one seen, whose attempt may have been dropped since.
     first_of_message = np.append(True, segments[1:] != segments[:-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from streaming.core.events.queue_events import (
 )
 from streaming.core.hashing import hash_texts, row_key
 from streaming.core.settings import Settings
+from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_report
 from streaming.core.state.queues import T_OUTLIVED, ConsumerState, Depth, Refusals, visibility_ms
 from streaming.core.state.rows import F_TIMELINE
@@ -129,18 +130,20 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
     """Apply the broker's reports on queues, each with the row number of its queue."""
     if not len(states):
         return
-    order = np.argsort(numbers, kind="stable")
-    number, attributes = numbers[order], states["attributes"][order]
+    order = np.lexsort((states["at"], numbers))
+    number, attributes, at = numbers[order], states["attributes"][order], states["at"][order]
     # A report that repeats the one before it only has a later time.
     first = np.flatnonzero(np.append(True, (number[1:] != number[:-1]) | (attributes[1:] != attributes[:-1])))
-    at = np.maximum.reduceat(states["at"][order], first)
+    end = np.append(first[1:], len(at))
     number, attributes = number[first], attributes[first]
     windows: set[int] = set()
     texts = [text.encode() for text in states.attributes]
     for some in _rounds(number):
-        same = state.queues.repeat(number[some], at[some], [texts[i] for i in attributes[some].tolist()])
+        reported = [texts[i] for i in attributes[some].tolist()]
+        same = state.queues.repeat(number[some], at[first[some]], at[end[some] - 1], reported)
         for i in some[~same].tolist():
-            _configure(state, int(number[i]), int(at[i]), states.attributes[attributes[i]], settings, windows)
+            times = at[first[i] : end[i]].tolist()
+            _configure(state, int(number[i]), times, states.attributes[attributes[i]], settings, windows)
     _count(state, numbers, states, settings)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
@@ -163,20 +166,28 @@ def _count(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
     state.queues.add_depths(queues, state.high_water - keep_ms, numbers[counted], counts[counted])
 
 
-def _configure(state: ShardState, number: int, at: int, reported: str, settings: Settings, windows: set[int]) -> None:
-    """Apply the broker's report on a queue where it differs from the previous one."""
+def _configure(
+    state: ShardState, number: int, times: Sequence[int], reported: str, settings: Settings, windows: set[int]
+) -> None:
+    """Apply the broker's report on a queue where it differs from the previous one; `times` (ascending): when it came."""
     record, attributes = state.queues[number], read_report(reported)
-    window = visibility_ms(record, settings)
-    record.learn(at, attributes)
+    before = _timeouts(record, settings)
+    record.learn(times[-1], attributes, times[:-1])
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
     if _is_redrive_source(attributes):
         record.dead_letter = True
-    if visibility_ms(record, settings) != window:
+    if _timeouts(record, settings) != before:
         windows.add(number)
     dead_letters = attributes.get("dead_letter_queue")
     if isinstance(dead_letters, str) and dead_letters and has_room(state, record.name.sibling(dead_letters), settings):
         state.queues[state.queue_number(record.name.sibling(dead_letters))].dead_letter = True
+
+
+def _timeouts(record: QueueRow, settings: Settings) -> tuple[int, int, int]:
+    """Return what decides when the windows of a queue end that were not reported."""
+    change = record.timeout
+    return visibility_ms(record, settings), change.until, change.before_ms
 
 
 def _is_redrive_source(attributes: dict[str, Any]) -> bool:

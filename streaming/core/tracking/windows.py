@@ -61,7 +61,7 @@ def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:
 
 
 def window_ends(state: ShardState, settings: Settings, chosen: Array | None = None) -> Array:
-    """Return when the latest windows end, using the queue's own visibility timeout where none was reported.
+    """Return when the latest windows end, also where no event reports that.
 
     `chosen`: row numbers; None for all rows.
     """
@@ -71,8 +71,21 @@ def window_ends(state: ShardState, settings: Settings, chosen: Array | None = No
         return rows[name] if chosen is None else rows.at(name, chosen)
 
     end = values("window_end")
-    by_default = (values("flags") & F_WINDOW_DEFAULT) != 0
-    if by_default.any():
-        visibility = state.queues.limit("visibility_ms", settings)
-        end = np.where(by_default, np.minimum(values("window_at") + visibility[values("queue")], NEVER), end)
+    by_default = np.flatnonzero(values("flags") & F_WINDOW_DEFAULT)
+    if len(by_default):
+        end = end.copy()
+        end[by_default] = default_ends(state, values("queue")[by_default], values("window_at")[by_default], settings)
     return end
+
+
+def default_ends(state: ShardState, queue: Array, at: Array, settings: Settings) -> Array:
+    """Return when windows end that opened `at` these times: after the visibility timeout that their queue had then."""
+    window = state.queues.limit("visibility_ms", settings)[queue]
+    changed_at = state.queues.timeouts_changed_at()
+    latest = changed_at.max(initial=0)
+    if latest:
+        early = np.flatnonzero(at < latest)
+        early = early[at[early] < changed_at[queue[early]]]
+        window[early] = state.queues.column("timeout_before_ms")[queue[early]]
+    ends: Array = np.minimum(at + window, NEVER)
+    return ends

@@ -47,8 +47,11 @@ def histories(draw: st.DrawFn) -> list[tuple[int, dict[str, Any]]]:
         if last:
             events.append(event(last, at, queue, **about, **({"to_queue": "dead"} if last == "dead_lettered" else {})))
     for queue in QUEUES:
+        # The timeout may change once, which later receives follow: an earlier one remains what it was at a count.
+        changes_at, changed_s = draw(st.integers(0, 60_000)), draw(st.sampled_from([1, 9]))
         for at in draw(st.lists(st.integers(500, 50_000), max_size=4, unique=True)):
-            counts = {"visible": 5, "in_flight": 1, "delayed": 0, "visibility_timeout_s": WINDOW_MS // 1000}
+            timeout_s = WINDOW_MS // 1000 if at < changes_at else changed_s
+            counts = {"visible": 5, "in_flight": 1, "delayed": 0, "visibility_timeout_s": timeout_s}
             events.append(event("queue_state", at, queue, attributes=counts))
     # The visibility timeout is known from the beginning: what is in flight does not depend on when it becomes known.
     events += [event("queue_state", 0, queue, attributes={"visibility_timeout_s": WINDOW_MS // 1000}) for queue in QUEUES]

@@ -20,6 +20,7 @@ VALUES = st.fixed_dictionaries(
         "in_flight": st.integers(0, 1),
         "kind": st.sampled_from(["standard", "fifo"]),
         "paused": st.booleans(),
+        "visibility_timeout_s": st.sampled_from([30, 900]),
         "redrive_task": st.just({"moved": 1}),
     },
 )
@@ -45,7 +46,7 @@ def test_a_repeated_count_leaves_the_table_as_reading_it_would(reported: list[tu
 
 def repeats(table: QueueTable, at: int, attributes: dict[str, Any]) -> bool:
     """Report the attributes of the only queue at a time, and return whether that was a repeat."""
-    return bool(table.repeat(np.array([0]), np.array([at]), [report_text(attributes).encode()])[0])
+    return bool(table.repeat(np.array([0]), np.array([at]), np.array([at]), [report_text(attributes).encode()])[0])
 
 
 def test_a_count_that_says_the_same_is_a_repeat() -> None:
@@ -70,7 +71,8 @@ def test_reports_on_several_queues_are_compared_each_with_its_own() -> None:
     table.attribute_texts()
     table[1].learn(1_500, {"visible": 9})
     texts = [report_text({"visible": visible}).encode() for visible in (0, 9, 1)]
-    same = table.repeat(np.arange(3), np.array([2_000, 2_000, 2_000]), texts)
+    at = np.array([2_000, 2_000, 2_000])
+    same = table.repeat(np.arange(3), at, at, texts)
     assert same.tolist() == [True, False, False]
     assert table.column("last_state_at").tolist() == [2_000, 1_500, 1_000]
     assert table.column("visible_counted_at").tolist() == [2_000, 1_500, 1_000]

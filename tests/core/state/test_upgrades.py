@@ -20,6 +20,7 @@ from streaming.core.maintenance.reshard import reshard
 from streaming.core.reporting.merge import merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queues import TimeoutChange
 from streaming.core.state.state import Packed, ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state.upgrades import (
@@ -120,6 +121,17 @@ def test_durations_counted_by_an_earlier_release_stay_in_the_classic_histograms(
     }
     assert sum(value for series, value in changed.items() if "_count" in series) == 3
     assert sum(value for series, value in changed.items() if "_sum" in series) == pytest.approx(14)
+
+
+def test_a_timeout_that_changes_after_the_upgrade_leaves_earlier_receives_theirs(tmp_path: Path) -> None:
+    """That of before is known from the attributes, though the state did not say since when it holds."""
+    state = stored_states(unpacked("state-9", tmp_path))[0]
+    number = state.queues.index[QueueName("aws_sqs", "eu/1", "payments.fifo")]
+    before, now = state.queues[number].last_state_at, state.now + 1_000
+    changed = {"v": 1, "type": "queue_state", "at": now, "system": "aws_sqs", "scope": "eu/1", "queue": "payments.fifo"}
+    decoded = decode_records([json.dumps(changed | {"attributes": {"visibility_timeout_s": 900}}).encode()])
+    state, _ = track(state, route(decoded.events, Counter(), [], 1, Settings())[0], now, Settings())
+    assert state.queues[number].timeout == TimeoutChange(now, before, 30_000)
 
 
 def test_there_is_a_step_from_every_version_that_is_read() -> None:
