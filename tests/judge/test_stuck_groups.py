@@ -159,3 +159,13 @@ def test_a_deploy_that_stops_the_consumers_leaves_no_stuck_group() -> None:
 def test_a_head_that_is_not_received_although_consumers_receive_others_is_stuck() -> None:
     """The same, with consumers that stay."""
     assert changed(busy(200, 480)) == ["firing"]
+
+
+def test_a_head_came_back_when_its_own_window_ended_whatever_the_timeout_is_now() -> None:
+    """The timeout rises to 100 s before the head comes back after 30 s. Others were received since, so consumers are there."""
+    raised = ev("queue_state", 315, NAME, attributes={"visibility_timeout_s": 100})
+    waiting = [sent("C", "c0", 100), sent("C", "c1", 101), *extended("C", "c0", 290, 290)]
+    found = judged(in_steps(sorted([QUEUE, raised, *waiting, *busy(286, 480)], key=lambda e: e["at"]), 10, 480))
+    (fired,) = (c for c in found.changes if c.finding.key.signal == "GroupStuck")
+    assert fired.status == "firing"
+    assert (fired.at_ms - ev("x", 320)["at"]) / 1000 <= 20

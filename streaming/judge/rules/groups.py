@@ -104,7 +104,8 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
     received = c.recent.change("received", last_received_at - BUSY_MS)
     if not head.last_received_at_ms:
         return received > 0 and c.now - last_received_at >= max(GONE_AFTER_MS, GONE_AFTER_GAPS * BUSY_MS // received)
-    came_back_at = head.last_received_at_ms + (c.visibility_ms or 0)
+    ends = [attempt.end_ms for attempt in head.attempts if attempt.what == "received" and attempt.end_ms is not None]
+    came_back_at = ends[-1] if ends else head.last_received_at_ms
     return last_received_at <= came_back_at and received >= FEWEST_RECEIVED
 
 
