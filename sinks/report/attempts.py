@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -75,8 +77,8 @@ def message_story(events: pa.Table, queue: QueueName, message_id: str, ends_ms: 
     story.left_out = max(0, len(rows) - MOST_EVENTS)
     rows = rows[-MOST_EVENTS:]
     story.timeline = [_timeline_event(row) for row in rows]
-    windows = {name: _window_ms(events, queue, name) for name in {row["queue"] for row in rows}}
-    story.deliveries = list(_deliveries(rows, windows, ends_ms))
+    timeouts = {name: _timeouts(events, queue, name) for name in {row["queue"] for row in rows}}
+    story.deliveries = list(_deliveries(rows, timeouts, ends_ms))
     return story
 
 
@@ -98,7 +100,9 @@ def _timeline_event(row: dict[str, Any]) -> TimelineEvent:
     )
 
 
-def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], last_ms: int) -> Iterator[Delivery]:
+def _deliveries(
+    rows: Sequence[dict[str, Any]], timeouts: Mapping[str, Sequence[tuple[int, int]]], last_ms: int
+) -> Iterator[Delivery]:
     open_: Delivery | None = None
     window_ends_ms: int | None = None
     for row in rows:
@@ -117,8 +121,7 @@ def _deliveries(rows: Sequence[dict[str, Any]], windows: dict[str, int | None], 
             open_ = Delivery(
                 queue=row["queue"], consumer=row["consumer"], receive_count=row["receive_count"], from_ms=at, to_ms=at, how=""
             )
-            window_ms = windows.get(row["queue"])
-            window_ends_ms = row["invisible_until"] or (None if window_ms is None else at + window_ms)
+            window_ends_ms = row["invisible_until"] or _window_end(timeouts[row["queue"]], at)
         elif what == "extended" and row["invisible_until"]:
             window_ends_ms = row["invisible_until"]
     if open_ is not None:
@@ -131,12 +134,21 @@ def _ended(delivery: Delivery, at_ms: int, how: str) -> Delivery:
     return delivery
 
 
-def _window_ms(events: pa.Table, of: QueueName, queue: str) -> int | None:
-    """Return the visibility timeout of a queue that the collector read last."""
+def _timeouts(events: pa.Table, of: QueueName, queue: str) -> list[tuple[int, int]]:
+    """Return the visibility timeouts of a queue that were reported, with their times, by time."""
     chosen = pc.and_(pc.equal(events["type"], "queue_state"), pc.equal(events["queue"], queue))
-    for row in reversed(events.filter(pc.fill_null(chosen, False)).select(["system", "scope", "attributes"]).to_pylist()):
+    found = []
+    for row in events.filter(pc.fill_null(chosen, False)).select(["system", "scope", "at", "attributes"]).to_pylist():
         if (row["system"] or "", row["scope"] or "") == of[:2]:
             timeout_s = json.loads(row["attributes"] or "{}").get("visibility_timeout_s")
             if isinstance(timeout_s, int | float):
-                return round(timeout_s * 1000)
-    return None
+                found.append((row["at"], round(timeout_s * 1000)))
+    return sorted(found)
+
+
+def _window_end(timeouts: Sequence[tuple[int, int]], received_at: int) -> int | None:
+    """Return when a delivery ends by time: its timeout is the one reported last before it, or else the first that was."""
+    if not timeouts:
+        return None
+    place = bisect_right(timeouts, received_at, key=itemgetter(0))
+    return received_at + timeouts[max(place - 1, 0)][1]

@@ -40,6 +40,11 @@ CASES = [
         [(1, 3, "given back"), (4, 5, "deleted")],
     ),
     ("still held", [about_m("received", 90)], [(90, 100, "in flight")]),
+    (
+        "the timeout changed meanwhile",
+        [about_m("received", 1), ev("queue_state", 20, attributes={"visibility_timeout_s": 5}), about_m("received", 60)],
+        [(1, 31, "window ended"), (60, 65, "window ended")],
+    ),
     ("never received", [about_m("sent", 1)], []),
 ]
 
