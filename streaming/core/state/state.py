@@ -247,7 +247,7 @@ class ShardState:
         state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
-        state.refusals = {key: Refusals(*refusals) for key, *refusals in header.get("refusals", ())}
+        state.refusals = {key: Refusals(*refusals) for key, *refusals in header["refusals"]}
         queues = unpack_lists("s.queues", columns)
         state.segments = [
             TombstoneSegment(

@@ -156,13 +156,14 @@ def _ids_alone(_: Columns, header: Header) -> None:
     header["ids"] = [[name, rows, True] for name, rows in header["ids"]]
 
 
-def _to_version_10(columns: Columns, _: Header) -> None:
-    """Upgrade to version 10: add when visibility timeouts changed, and no change is known yet.
+def _to_version_10(columns: Columns, header: Header) -> None:
+    """Upgrade to version 10: add when visibility timeouts changed, and refused settlements. None are known yet.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
     for name in TIMEOUT:
         columns.setdefault(f"q.{name}", np.zeros_like(columns["q.last_state_at"]))
+    header.setdefault("refusals", [])
 
 
 STEPS: Final[Mapping[int, Step]] = {

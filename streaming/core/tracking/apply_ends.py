@@ -37,6 +37,7 @@ from streaming.core.state.rows import (
     F_MOVE_REPORTED,
     F_OUTLIVED,
     F_REDRIVEN,
+    F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
@@ -117,6 +118,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     code, end = live.at("window_code", row), window_ends(state, settings, row)
     late = ((code == RECEIVED) | (code == EXTENDED)) & (end > 0) & (seg["at"][event] > end)
     # Where the timeout can only be assumed, a late deletion may mean that it is longer.
+    by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
     late &= ~by_default | (state.queues.limit("visibility_known", settings)[seg["queue"][event]] > 0)
     holder = live.at("consumer", row)
     stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
