@@ -157,12 +157,15 @@ def _ids_alone(_: Columns, header: Header) -> None:
 
 
 def _to_version_10(columns: Columns, header: Header) -> None:
-    """Upgrade to version 10: add when visibility timeouts changed, and refused settlements. None are known yet.
+    """Upgrade to version 10: add when visibility timeouts changed, whether they are known, and refused settlements.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
     for name in TIMEOUT:
         columns.setdefault(f"q.{name}", np.zeros_like(columns["q.last_state_at"]))
+    if "q.l.visibility_known" not in columns:
+        columns["q.l.visibility_known"] = np.zeros_like(columns["q.last_state_at"])
+        columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # they are resolved anew
     header.setdefault("refusals", [])
 
 
