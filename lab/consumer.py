@@ -141,7 +141,10 @@ class Consumer:
         if life != self._life:
             return
         if not fails:
-            self._report("deleted" if self.queue.delete(receipt) else "outlived", receipt)
+            if self.queue.delete(receipt):
+                self._report("deleted", receipt)
+            elif receipt.delivery.outcome == "timed_out":
+                self._report("outlived", receipt)
         elif self.failure == "release" and self.queue.change_visibility(receipt, 0):
             self._report("released", receipt)
         if rest:
