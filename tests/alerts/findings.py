@@ -91,6 +91,7 @@ def _ordered() -> Events:
     for queue in ("f.fifo", "ahead.fifo", "one.fifo"):
         head = {"message_id": "A0", "group": "A", "consumer": "w"}
         events += [ev("received", 2 + 31 * n, queue, receive_count=n + 1, **head) for n in range(13)]
+    events += [ev("outlived", 32.5 + 31 * n, "f.fifo", message_id="A0", group="A", consumer="w") for n in range(2)]
     events += [ev("queue_state", 0, "idle", attributes={"visibility_timeout_s": 30})]
     for n in range(10):
         events.append(ev("sent", 10 + n, "idle", message_id=f"i{n}"))
@@ -110,6 +111,7 @@ def _flow() -> Events:
             events += [ev("received", received_at, "failing", message_id=f"b{i}", receive_count=n + 1, consumer="bad")]
             events += [ev("released", received_at + 1, "failing", message_id=f"b{i}")]
         events += [ev("dead_lettered", 40 + i, "failing", message_id=f"b{i}", to_queue="d")]
+    events += [ev("outlived", 50 + i, "failing", message_id=f"b{i}", consumer="bad") for i in range(3)]
     for i in range(60):
         events += _work("short", 10 * i, f"s{i}", hold_s=2)
     for i in range(6):
