@@ -51,7 +51,7 @@ QUEUE_FAILING = Entry(
         EvidenceField("consumer", "the only consumer that fails: a bad host, not a bad deployment"),
         EvidenceField("consumers", "the failing consumers, if there are several: a deployment that is rolling out"),
         EvidenceField(
-            "outlived_deliveries", "deliveries in window_s that were finished after their window: the timeout is too short"
+            "outlived_deliveries", "deliveries in window_s reported as finished after their window: the timeout is too short"
         ),
         EvidenceField("leave_at_receive_count", "the receive count at which messages are dead-lettered or dropped"),
         EvidenceField("lost_or_dead_lettered_per_hour", "messages per hour that leave the queue unprocessed at this rate"),

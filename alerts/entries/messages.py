@@ -38,7 +38,7 @@ POISON_MESSAGE = Entry(
         EvidenceField("receives_left", "deliveries left before it is dead-lettered or lost; absent if the limit is unknown"),
         EvidenceField("final_attempt", "true: no delivery is left; next it is dead-lettered or lost"),
         EvidenceField(
-            "refused_settlements", "how often its deletion came after its window and was refused: it only takes too long"
+            "refused_settlements", "reported deletions that were refused as too late: the work succeeds, but outlasts the window"
         ),
         EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),

@@ -68,14 +68,14 @@ class SqsHooks:
         _, call, strip = context[MARK]
         try:
             call.ended_at = self._clock_ns() // 1_000_000
-            error = parsed.get("Error")
-            if error is None:
+            refusal = parsed.get("Error")
+            if refusal is None:
                 self.calls += 1
                 retries = context.get("retries")
                 call.retried = retries is not None and retries.get("attempt", 1) > 1
                 found = self._observe(call, parsed)
             else:
-                found = self._observe_refusal(call, error)
+                found = self._observe_refusal(call, refusal)
             if found:
                 self._deliver(found)
         except Exception as error:

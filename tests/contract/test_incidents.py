@@ -289,7 +289,10 @@ def test_a_failing_fifo_queue_whose_work_outlasts_every_window(tmp_path: Path) -
         events += [ev("sent", 5 * i, **about), ev("received", 5 * i + 1, receive_count=1, **about)]
         events.append(ev("outlived", 5 * i + 46, **about))
     (fired,) = of(events, tmp_path, 240).signals("QueueFailing", "firing")
-    assert "of them were finished, but after the visibility window of 30 s had ended" in fired["evidence"]["summary"]
+    assert (
+        "deliveries were finished, but only after their visibility window of 30 s had ended: raise the visibility timeout"
+        in fired["evidence"]["summary"]
+    )
 
 
 @pytest.mark.parametrize(("silence_s", "fires"), [(50, False), (120, True)], ids=["not yet", "twenty were due"])

@@ -165,7 +165,7 @@ def _to_version_10(columns: Columns, header: Header) -> None:
         columns.setdefault(f"q.{name}", np.zeros_like(columns["q.last_state_at"]))
     if "q.l.visibility_known" not in columns:
         columns["q.l.visibility_known"] = np.zeros_like(columns["q.last_state_at"])
-        columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # they are resolved anew
+        columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
     header.setdefault("refusals", [])
 
 

@@ -210,8 +210,8 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
         )
     elif outlived and 2 * outlived >= lately.failed:
         who = (
-            f"{outlived} of them were finished, but after the {c.visibility_window} had ended: the timeout is too short for this "
-            "work"
+            f"{outlived} deliveries were finished, but only after their {c.visibility_window} had ended: raise the visibility "
+            "timeout"
         )
     leave = ""
     if evidence["lost_or_dead_lettered_per_hour"]:
