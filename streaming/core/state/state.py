@@ -20,6 +20,7 @@ from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
+from streaming.core.state.loss_reasons import pack_reasons, unpack_reasons
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState, Refusals
 from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
@@ -39,7 +40,7 @@ ATTEMPT_COLUMNS: dict[str, str] = {
 SILENT_MEMORY_MS = 24 * 3_600_000
 """A consumer or collector silent for this long is no longer expected."""
 
-_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "q.durations", "q.hash"})
+_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "lost.key", "q.durations", "q.hash"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,8 @@ class ShardState:
         columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
         columns |= pack_lists("s.queues", [segment.queues for segment in self.segments])
+        of_losses, loss_reasons = pack_reasons(self.loss_reasons)
+        columns |= of_losses
         header = {
             "version": FORMAT_VERSION,
             "rows": len(self.rows),
@@ -201,7 +204,7 @@ class ShardState:
             "collectors": self.collectors,
             "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
-            "loss_reasons": list(self.loss_reasons.items()),
+            "loss_reasons": loss_reasons,
             "refusals": [[key, *refusals] for key, refusals in self.refusals.items()],
             "segments": [[segment.name, segment.rows, segment.last_end, segment.renumbered] for segment in self.segments],
             "ids": [[segment.name, segment.rows, segment.is_ids_alone] for segment in ids.segments],
@@ -246,7 +249,7 @@ class ShardState:
         state.collectors = header["collectors"]
         state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
-        state.loss_reasons = {int(k): v for k, v in header["loss_reasons"]}
+        state.loss_reasons = unpack_reasons(columns, header["loss_reasons"])
         state.refusals = {key: Refusals(*refusals) for key, *refusals in header["refusals"]}
         queues = unpack_lists("s.queues", columns)
         state.segments = [

@@ -19,6 +19,7 @@ import numpy as np
 from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
+from streaming.core.state.loss_reasons import pack_reasons
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import TIMEOUT, QueueTable
 from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported
@@ -27,7 +28,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 10
+FORMAT_VERSION: Final = 11
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -169,6 +170,12 @@ def _to_version_10(columns: Columns, header: Header) -> None:
     header.setdefault("refusals", [])
 
 
+def _loss_reasons_as_columns(columns: Columns, header: Header) -> None:
+    """Upgrade to version 11: convert the reasons of losses from pairs in the header to columns."""
+    of_losses, header["loss_reasons"] = pack_reasons({int(key): reason for key, reason in header["loss_reasons"]})
+    columns |= of_losses
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -178,6 +185,7 @@ STEPS: Final[Mapping[int, Step]] = {
     7: Step(_ids_in_head),
     8: Step(_ids_alone),
     9: Step(_to_version_10),
+    10: Step(_loss_reasons_as_columns),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

@@ -134,6 +134,19 @@ def test_a_timeout_that_changes_after_the_upgrade_leaves_earlier_receives_theirs
     assert state.queues[number].timeout == TimeoutChange(now, before, 30_000)
 
 
+def test_the_reasons_of_losses_are_kept_by_the_upgrade(tmp_path: Path) -> None:
+    """Version 10 had them as pairs in the header."""
+    reasons = {key: reason for state in stored_states(unpacked("state-10", tmp_path)) for key, reason in state.loss_reasons.items()}
+    assert sorted(reasons.values()) == ["too large"] * 3
+
+
+def test_the_reasons_of_losses_are_packed_in_their_order() -> None:
+    """Any key, and a reason that was not given."""
+    state = ShardState.empty()
+    state.loss_reasons = {2**64 - 1: "too large", 5: "", 0: "too large", 7: "späť"}
+    assert list(ShardState.unpack(state.pack()).loss_reasons.items()) == list(state.loss_reasons.items())
+
+
 def test_there_is_a_step_from_every_version_that_is_read() -> None:
     """A change that raises the version must add the step to it, and store a checkpoint of the previous version."""
     assert sorted(STEPS) == list(range(OLDEST_READABLE, FORMAT_VERSION))
