@@ -12,7 +12,7 @@ from streaming.core.columns import Array
 def pack_reasons(reasons: Mapping[int, str]) -> tuple[dict[str, Array], list[str]]:
     """Return the columns of the reasons by key, and the distinct reasons, to which the columns refer by position."""
     position = {reason: i for i, reason in enumerate(dict.fromkeys(reasons.values()))}
-    columns = {
+    columns: dict[str, Array] = {
         "lost.key": np.fromiter(reasons, dtype=np.uint64, count=len(reasons)),
         "lost.reason": np.fromiter(map(position.__getitem__, reasons.values()), dtype=np.int32, count=len(reasons)),
     }

@@ -6,7 +6,8 @@ import tarfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz"))
+NAMES = sorted((path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz")), key=lambda name: int(name.split("-")[1]))
+"""Oldest first."""
 
 
 def unpacked(name: str, folder: Path) -> Path:
