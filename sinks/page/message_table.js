@@ -105,6 +105,7 @@ function showFacts(list, message) {
     ["Age", "since", message.sent_at_ms],
     // The receives of a dead letter in its source queue are not known here.
     ["Receives", "text", message.receive_count === null ? null : number(message.receive_count)],
+    ["Deletions refused", "text", message.refused_settlements ? `${count(message.refused_settlements, "time")}, too late` : null],
     ["Window ends in", "until", message.state === "in_flight" ? message.invisible_until_ms : null],
     ["Consumer", "name", message.consumer],
     ["Group", "name", message.group],

@@ -102,6 +102,17 @@ def test_a_dead_letter_shows_its_receives_only_where_they_are_known(visit: Start
     expect(facts.nth(0)).not_to_contain_text("Receives")
 
 
+def test_a_message_whose_deletion_was_refused_says_so(visit: StartVisit) -> None:
+    """Its work was done, so it is no usual poison message; the others say nothing about it."""
+    snapshot = shop_snapshot(wall_ms())
+    first, *others = snapshot.queues[0].messages
+    orders = replace(snapshot.queues[0], messages=(replace(first, refused_settlements=2), *others))
+    page = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:]))).open(Q + "orders")
+    facts = page.locator(".message .facts")
+    expect(facts.nth(0)).to_contain_text("Deletions refused2 times, too late")
+    expect(facts.nth(1)).not_to_contain_text("Deletions refused")
+
+
 def _first_not_received(queue: QueueView) -> tuple[MessageView, ...]:
     first, *others = queue.messages
     return replace(first, receive_count=0), *others
