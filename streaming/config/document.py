@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -35,11 +35,11 @@ class Document:
     """The keys set in the file."""
 
     def where(self, key: KeyPath) -> str | None:
-        """Return the origin of `key`, or of its nearest parent."""
+        """Return the origin of `key`, of its nearest parent, or of the first key below it."""
         for end in range(len(key), 0, -1):
             if key[:end] in self.origins:
                 return self.origins[key[:end]]
-        return None
+        return next((origin for known, origin in self.origins.items() if key and known[: len(key)] == key), None)
 
 
 def read_document(path: Path) -> Document:
@@ -66,16 +66,19 @@ def read_document(path: Path) -> Document:
     return Document(values, reader.origins, frozenset(reader.origins))
 
 
-def override(document: Document, env: Mapping[str, str]) -> Document:
+def override(document: Document, env: Mapping[str, str], sections: Container[str] = ()) -> Document:
     """Return the document with every `QUEUEWATCH_SECTION__KEY=value` of `env` applied over the file's values.
 
     A value that begins with `[` or `{` is parsed as YAML, an empty one gives the key its default, and any other is text that its
-    field converts to a number or boolean. Variables without a double underscore do not belong to the configuration.
+    field converts to a number or boolean. Variables without a double underscore do not belong to the configuration, except
+    those that name one of `sections` as a whole, such as `QUEUEWATCH_QUEUES`.
     """
     values = _copy(document.values)
     origins = dict(document.origins)
     for name in sorted(env):
-        if not name.startswith(ENV_PREFIX) or ENV_SEPARATOR not in name:
+        if not name.startswith(ENV_PREFIX):
+            continue
+        if ENV_SEPARATOR not in name and name.removeprefix(ENV_PREFIX).lower() not in sections:
             continue
         key = tuple(part.lower() for part in name.removeprefix(ENV_PREFIX).split(ENV_SEPARATOR))
         where = f"environment variable {name}"

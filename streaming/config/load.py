@@ -15,9 +15,17 @@ from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import EXTERNAL_SECTIONS
 from streaming.config.model import Config
 from streaming.config.names import model_at, nearest, secret_keys
+from streaming.config.shorthand import spelled_out
 
 _SHOWN = 80
 REFERENCE = "The reference, deploy/queuewatch.yaml, shows every key"
+_WANTED = {
+    "tuple_type": "must be a list, such as [a, b]",
+    "model_type": "must be a section: its keys are indented below it",
+    "dict_type": "must be a section: its keys are indented below it",
+    "string_type": "must be text: put it in quotes",
+}
+"""What a value must be, by pydantic's type of error; its own messages name types of Python."""
 
 
 def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
@@ -25,12 +33,13 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
     Raises `ConfigErrors` with all errors, or `ConfigError` if the file cannot be read at all.
     """
-    document = override(read_document(path) if path is not None else Document(), os.environ if env is None else env)
+    written = read_document(path) if path is not None else Document()
+    document = override(written, os.environ if env is None else env, Config.model_fields)
     ours, theirs = _split(document.values)
     errors = _secrets_in_file(Config, ours, document)
     config: Config | None = None
     try:
-        config = Config.model_validate(ours)
+        config = Config.model_validate(spelled_out(Config, ours))
     except ValidationError as error:
         errors += _translate(error, Config, (), document)
     external: dict[KeyPath, BaseModel] = {}
@@ -43,7 +52,7 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
             continue
         errors += _secrets_in_file(model, values, document, key)
         try:
-            external[key] = model.model_validate(values)
+            external[key] = model.model_validate(spelled_out(model, values))
         except ValidationError as error:
             errors += _translate(error, model, key, document)
     if errors or config is None:
@@ -84,7 +93,11 @@ def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, pr
 
 
 def _translate(error: ValidationError, model: type[BaseModel], prefix: KeyPath, document: Document) -> list[ConfigError]:
-    found = [_translate_one(detail, model, prefix, document) for detail in error.errors()]
+    details = error.errors()
+    refused = {tuple(detail["loc"])[:depth] for detail in details for depth in range(len(detail["loc"]))}
+    # A list whose entries were refused is then too short as well.
+    details = [detail for detail in details if detail["type"] != "too_short" or tuple(detail["loc"]) not in refused]
+    found = [_translate_one(detail, model, prefix, document) for detail in details]
     order = {key: position for position, key in enumerate(document.origins)}
     return [e for _, e in sorted(found, key=lambda pair: order.get(pair[0], len(order)))]
 
@@ -109,7 +122,7 @@ def _translate_one(
     if kind == "value_error":
         message = str(detail["msg"]).removeprefix("Value error, ")
         return key, ConfigError(name, message, REFERENCE, where)
-    message = str(detail["msg"])
+    message = _WANTED.get(kind, str(detail["msg"]))
     problem = f"{message[:1].lower()}{message[1:]}{_shown(detail, model, inner)}"
     return key, ConfigError(name, problem, REFERENCE, where)
 

@@ -22,6 +22,20 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split), Field(min_length=1)]
 """A list with at least one item; also accepted as comma-separated text, for environment variables."""
 
 
+def _as_properties(value: Any) -> Any:
+    return {name: _as_property(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _as_property(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Properties = Annotated[dict[str, str], BeforeValidator(_as_properties)]
+"""Settings of a Java program; numbers and booleans become the text that Java reads."""
+
+
 class FromEnvironment:
     """Marks a field that can only be set by an environment variable, never in the file."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from streaming.config.kafka import KafkaTopic
-from streaming.config.section import Bytes, Count, Seconds, Secret, Section
+from streaming.config.section import Bytes, Count, Properties, Seconds, Secret, Section
 from streaming.judge.metrics import METRIC_BY_NAME
 
 SPARK_CONF_OWNED = frozenset(
@@ -39,7 +39,7 @@ class SparkSection(Section):
     """Longest duration of a batch. Beyond it, Spark's Python workers are killed, and if that does not help, Java."""
     driver_memory: str = "2g"
     """Heap of the Java process; in local mode this is all of Spark. Python needs additional memory. spark-submit has its own."""
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: Properties = Field(default_factory=dict)
     """Additional Spark settings, by Spark's names."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from streaming.config.kafka import KafkaConnection
-from streaming.config.section import Bytes, Count, Names, Section
+from streaming.config.section import Bytes, Count, Names, Properties, Section
 
 REFUSED_OPTIONS = frozenset(
     {"group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"}
@@ -26,7 +26,7 @@ class KafkaSource(KafkaConnection):
     """Maximum size of a batch while catching up; Spark limits by records, so their size is sampled at start."""
     max_records_per_trigger: Count | None = None
     """The same limit in records; replaces sampling."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: Properties = Field(default_factory=dict)
     """Additional properties of Kafka's Java consumer, by Kafka's names."""
 
     @model_validator(mode="after")

@@ -52,6 +52,27 @@ def test_an_empty_file_gives_the_defaults(write: ConfigFile) -> None:
     assert load_config(write("# nothing yet\n"), {}) == Config()
 
 
+def test_a_key_without_a_value_has_its_default(write: ConfigFile) -> None:
+    """A section whose lines are all commented out, for example. Where null has a meaning of its own, it keeps it."""
+    text = "http:\n  #port: 9500\n  ingest:\nqueues:\njudge: {thresholds: , lateness_s: }\ncollect: {sqs: {discovery: }}\n"
+    config = load_config(write(text), {})
+    assert (config.http, config.queues, config.judge) == (Config().http, (), Config().judge)
+    assert config.section("collect.sqs").discovery.include == ("*",)
+    assert load_config(write("collect: {activemq: {probe_queue: null}}\n"), {}).section("collect.activemq").probe_queue is None
+    (mistake,) = mistakes(write("source: {kafka: {bootstrap_servers: , topics: [a]}}\n"))
+    assert (mistake.key, mistake.problem) == ("source.kafka.bootstrap_servers", "is required")
+
+
+def test_numbers_and_booleans_are_settings_of_spark_and_kafka(write: ConfigFile) -> None:
+    """As Java reads them: people write `16` and `true` without quotes."""
+    conf = "spark: {conf: {spark.default.parallelism: 16, spark.authenticate: true, spark.memory.fraction: 0.5}}\n"
+    kafka = "source: {kafka: {bootstrap_servers: [a:1], topics: [t], options: {fetch.min.bytes: 1, check.crcs: false}}}\n"
+    config = load_config(write(conf + kafka), {})
+    assert config.spark.conf == {"spark.default.parallelism": "16", "spark.authenticate": "true", "spark.memory.fraction": "0.5"}
+    assert config.source.kafka is not None
+    assert config.source.kafka.options == {"fetch.min.bytes": "1", "check.crcs": "false"}
+
+
 @pytest.mark.parametrize(
     ("text", "key", "line", "guess"),
     [
@@ -105,6 +126,11 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "lies inside folder",
         ),
         ("http:\n  ingest: {enabled: true}\n", "", "http.ingest needs source.spool"),
+        ("queues: {pattern: a}\n", "queues", "must be a list"),
+        ("http: 9500\n", "http", "must be a section"),
+        ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
+        ("spark: {master: 7077}\n", "spark.master", "must be text: put it in quotes, not '7077'"),
+        ("alertmanager: {destinations: [{url: 'a:9093'}]}\n", "alertmanager.destinations[0].url", "begin it with http://"),
         ("judge:\n  thresholds: {coverage_low_ratio: 2}\n", "judge", "coverage_low_ratio must be below"),
         ("queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n", "queues[0].thresholds.poison_receives", "0"),
     ],
@@ -242,6 +268,26 @@ def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
         assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
     (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="{" + ",".join(_bomb("[{}]").splitlines()) + "}")
     assert "far too many values" in mistake.problem
+
+
+def test_a_variable_overrides_a_whole_section(write: ConfigFile) -> None:
+    """Lists such as `queues` and `fold` can be overridden in no other way."""
+    path = write("queues: [{pattern: a}]\nfold: [{queues: b}]\n")
+    config = load_config(path, {"QUEUEWATCH_QUEUES": "[{pattern: c, thresholds: {stalled_s: 60}}]", "QUEUEWATCH_FOLD": ""})
+    assert [queue.pattern for queue in config.queues] == ["c"]
+    assert config.fold == ()
+    (mistake,) = mistakes(path, QUEUEWATCH_QUEUES="[{pattern: c, thresholds: {stalled: 60}}]")
+    assert (mistake.key, mistake.where) == ("queues[0].thresholds.stalled", "environment variable QUEUEWATCH_QUEUES")
+
+
+def test_a_list_is_given_as_text_with_commas(write: ConfigFile) -> None:
+    """In every section, also those of collectors."""
+    config = load_config(
+        write("judge: {tag_labels: team}\n"),
+        {"QUEUEWATCH_COLLECT__SQS__REGIONS": "eu-west-1, us-east-1", "QUEUEWATCH_HTTP__ALLOWED_HOSTS": "queues.example.org"},
+    )
+    assert config.section("collect.sqs").regions == ("eu-west-1", "us-east-1")
+    assert (config.http.allowed_hosts, config.judge.tag_labels) == (("queues.example.org",), ("team",))
 
 
 def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
