@@ -213,6 +213,7 @@ class Ingest(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: list[tuple[int, dict[str, str]]] = []
+        self.explanation = b""
         self.got: list[tuple[str, dict[str, str], bytes]] = []
 
 
@@ -227,6 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(self.server.explanation)
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
@@ -280,6 +282,22 @@ def test_http_statuses_mean_retry_split_or_drop(ingest: Ingest, status: int, ret
         HttpTransport(f"http://127.0.0.1:{ingest.server_port}/x").send(b"{}\n")
     assert (caught.value.retry, caught.value.too_large, caught.value.retry_after_s) == (retry, too_large, 7.0)
     assert len(ingest.got) == 1
+
+
+def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
+    """421 Misdirected Request alone says nothing about the setting that is missing; a redirect says where to send instead."""
+    url = f"http://127.0.0.1:{ingest.server_port}"
+    ingest.explanation = b'{"error": {"code": "unknown_host", "message": "no\\nsuch name", "fix": "add the name to http.allowed_hosts"}}'
+    ingest.answers = [(421, {})]
+    with pytest.raises(SendError, match=r"answered 421 .*: no such name; add the name to http.allowed_hosts$"):
+        HttpTransport(url).send(b"{}\n")
+    for foreign in (b"<html>", b"[" * 4096, b"{}", b'{"error": "x"}', b"\xff", b'{"error": {"message": "' + b"x" * 9000):
+        ingest.explanation, ingest.answers = foreign, [(401, {})]
+        with pytest.raises(SendError, match="answered 401 Unauthorized; check QUEUEWATCH_TOKEN$"):
+            HttpTransport(url).send(b"{}\n")
+    ingest.answers = [(307, {"Location": "/api/v1/events"})]
+    with pytest.raises(SendError, match=f"answered 307 .*; use {url}/api/v1/events$"):
+        HttpTransport(f"{url}/api/v1/events/").send(b"{}\n")
 
 
 def test_a_refused_connection_is_retried() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
 import urllib.error
 import urllib.request
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
@@ -13,6 +14,8 @@ from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
 NEVER_RETRIED = frozenset((400, 413, 415, 422))
 """Status codes about the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile."""
 _MAX_RETRY_AFTER_S = 300.0
+_MAX_ANSWER_BYTES = 4096
+_MAX_SHOWN = 300
 
 
 class HttpTransport(Transport):
@@ -60,12 +63,26 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     hint = {401: f"; check {TOKEN_VARIABLE}", 403: f"; check {TOKEN_VARIABLE}", 404: "; check the URL"}.get(error.code, "")
+    location = error.headers.get("Location")
+    if 300 <= error.code < 400 and location:
+        hint = f"; use {shown(urljoin(name, location))}"
     return SendError(
-        f"{name} answered {error.code} {error.reason}{hint}",
+        f"{name} answered {error.code} {error.reason}{_explained(error)}{hint}",
         retry=error.code not in NEVER_RETRIED,
         too_large=error.code == 413,
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
     )
+
+
+def _explained(error: urllib.error.HTTPError) -> str:
+    """Return what the service says is wrong and how to fix it; empty if something else answered."""
+    try:
+        # One read: whoever answers slowly must not hold the sender for longer than the timeout.
+        said = json.loads(error.fp.read1(_MAX_ANSWER_BYTES))["error"]
+        text = f"{said['message']}; {said['fix']}"
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
+    return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
 
 
 def _retry_after_s(text: str | None) -> float | None:
