@@ -287,13 +287,13 @@ def test_http_statuses_mean_retry_split_or_drop(ingest: Ingest, status: int, ret
 def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
     """421 Misdirected Request alone says nothing about the setting that is missing; a redirect says where to send instead."""
     url = f"http://127.0.0.1:{ingest.server_port}"
-    ingest.explanation = b'{"error": {"code": "unknown_host", "message": "no\\nsuch name", "fix": "add the name to http.allowed_hosts"}}'
+    ingest.explanation = b'{"error": {"message": "no\\nsuch name", "fix": "add the name to http.allowed_hosts"}}'
     ingest.answers = [(421, {})]
     with pytest.raises(SendError, match=r"answered 421 .*: no such name; add the name to http.allowed_hosts$"):
         HttpTransport(url).send(b"{}\n")
     for foreign in (b"<html>", b"[" * 4096, b"{}", b'{"error": "x"}', b"\xff", b'{"error": {"message": "' + b"x" * 9000):
         ingest.explanation, ingest.answers = foreign, [(401, {})]
-        with pytest.raises(SendError, match="answered 401 Unauthorized; check QUEUEWATCH_TOKEN$"):
+        with pytest.raises(SendError, match=r"answered 401 Unauthorized; check QUEUEWATCH_TOKEN$"):
             HttpTransport(url).send(b"{}\n")
     ingest.answers = [(307, {"Location": "/api/v1/events"})]
     with pytest.raises(SendError, match=f"answered 307 .*; use {url}/api/v1/events$"):

@@ -76,11 +76,14 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
 
 def _explained(error: urllib.error.HTTPError) -> str:
     """Return what the service says is wrong and how to fix it; empty if something else answered."""
+    answer: object = error.fp
+    if not isinstance(answer, http.client.HTTPResponse):
+        return ""
     try:
         # One read: whoever answers slowly must not hold the sender for longer than the timeout.
-        said = json.loads(error.fp.read1(_MAX_ANSWER_BYTES))["error"]
+        said = json.loads(answer.read1(_MAX_ANSWER_BYTES))["error"]
         text = f"{said['message']}; {said['fix']}"
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
         return ""
     return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
 
