@@ -4,10 +4,11 @@ from sinks.http.access import Access, Credentials
 from sinks.http.app import create_app
 from sinks.http.connections import ConnectionLimits
 from sinks.http.server import CannotListenError, PortInUseError, RunningServer, Tls, serve
-from sinks.http.settings import HttpSettings, IngestSettings, Page
+from sinks.http.settings import RUNBOOK_PATH, HttpSettings, IngestSettings, Page
 from sinks.http.staging import Spool, Stage, StageFullError, StageUnavailableError
 
 __all__ = [
+    "RUNBOOK_PATH",
     "Access",
     "CannotListenError",
     "ConnectionLimits",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urljoin
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from sinks.explain.text import to_text
 from sinks.http.errors import ApiError
 from sinks.http.responses import json_response
 from sinks.http.search import find
-from sinks.http.settings import HttpSettings
+from sinks.http.settings import RUNBOOK_PATH, HttpSettings
 from sinks.http.views import (
     advice_view,
     finding_view,
@@ -83,7 +84,7 @@ class ReadApi:
             near_misses=near_misses,
             objectives=objective_results(self._settings.objectives, queue),
             members=[member_view(one, published.findings.get(one.name, ())) for one in members_of(published, queue)],
-            runbook_base_url=self._settings.runbook_base_url,
+            runbook_base_url=self._runbook(),
             grafana_url=self._settings.grafana_url,
         )
         return _answer(request, {"summary": summary_view(published, now_ms), "queue": detail})
@@ -144,7 +145,7 @@ class ReadApi:
         for finding in published.firing:
             view = finding_view(finding, now_ms)
             if view["id"] == request.path_params["id"]:
-                return _answer(request, view | advice_view(finding, self._settings.runbook_base_url))
+                return _answer(request, view | advice_view(finding, self._runbook()))
         raise ApiError(404, "unknown_signal", "this signal does not fire (any more)", "list them with /api/v1/signals")
 
     def search(self, request: Request) -> Response:
@@ -170,17 +171,24 @@ class ReadApi:
         As plain text for `Accept: text/plain`.
         """
         published, now_ms = self._latest()
+        runbook = self._runbook()
         explanation = explain(
             published.snapshot,
             request.path_params["what"],
             now_ms,
             settings=self._settings.judging,
-            runbook_base_url=self._settings.runbook_base_url,
+            # It is read in a terminal, where a link is an absolute one.
+            runbook_base_url=None if runbook is None else urljoin(str(request.base_url), runbook),
         )
         status = 200 if explanation.subjects else 404
         if request.headers.get("accept", "").startswith("text/plain"):
             return Response(to_text(explanation), status, media_type="text/plain; charset=utf-8")
         return _answer(request, to_dict(explanation), status)
+
+    def _runbook(self) -> str | None:
+        """Return the runbook's URL; relative to the page, if the service's own."""
+        own = RUNBOOK_PATH.lstrip("/") if RUNBOOK_PATH in self._settings.pages else None
+        return self._settings.runbook_base_url or own
 
     def _latest(self) -> tuple[Published, int]:
         """Return the latest snapshot, and the time up to which its ages count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from alerts.objectives import Objective
 from sinks.clock import wall_ms
@@ -13,6 +14,8 @@ from sinks.http.staging import Stage
 from sinks.prometheus import Family
 from sources.wire import Decoded, decode_records
 from streaming.core.settings import Settings
+
+RUNBOOK_PATH: Final = "/runbook"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class HttpSettings:
     judging: Settings = field(default_factory=Settings)
     """The judge's limits per queue pattern."""
     runbook_base_url: str | None = None
-    """URL of the runbook, linked from every signal."""
+    """URL of the runbook, linked from every signal; None: the one of `pages`, if there is one."""
     grafana_url: str | None = None
     """Base of the links to the queue dashboard; None: no links."""
     objectives: Mapping[str, Objective] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class HttpSettings:
     job_silent_s: Callable[[], float] | None = None
     """Returns the seconds since the job's last committed batch, by a clock that never jumps."""
     pages: Mapping[str, Page] = field(default_factory=dict)
-    """Additional pages by path, for example `/runbook`."""
+    """Additional pages by path, for example `RUNBOOK_PATH`."""
     clock_ms: Callable[[], int] = wall_ms
     max_streams: int = 64
     """Maximum browsers that are notified of each snapshot; additional ones poll."""

@@ -13,6 +13,7 @@ from alerts.config import AlertRulesConfig
 from alerts.runbook import runbook_html
 from sinks.alertmanager.push import AlertmanagerPush
 from sinks.http import (
+    RUNBOOK_PATH,
     Access,
     ConnectionLimits,
     Credentials,
@@ -124,8 +125,8 @@ def _http(
             connections=ConnectionLimits(config.http.max_connections, config.http.max_connections_per_address),
             ready_within_s=config.http.ready_within_s,
             judging=settings,
-            runbook_base_url=rules.runbook_base_url,
-            # Its default is a guess, good enough for a rule's link but not for a button on the page.
+            # Their defaults are guesses, good enough for a rule's link but not for the page, which has a runbook of its own.
+            runbook_base_url=rules.runbook_base_url if "runbook_base_url" in rules.model_fields_set else None,
             grafana_url=rules.grafana_url if "grafana_url" in rules.model_fields_set else None,
             objectives=rules.objectives,
             ingest=_ingest(config),
@@ -134,7 +135,7 @@ def _http(
             about_sinks=[monitor.families, outlets, *([push.families] if push is not None else [])],
             job_fault=lambda: monitor.liveness.fault(config.http.healthy_within_s),
             job_silent_s=lambda: monitor.liveness.silent_s,
-            pages={"/runbook": Page(runbook_html(rules, settings.defaults).encode())},
+            pages={RUNBOOK_PATH: Page(runbook_html(rules, settings.defaults).encode())},
         ),
     )
     files = config.http.tls

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from alerts.objectives import Objective
-from sinks.http import HttpSettings
+from sinks.http import RUNBOOK_PATH, HttpSettings, Page
 from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.judge.aggregated_queues import aggregate_views
@@ -202,6 +202,18 @@ def test_one_name_in_two_regions_must_be_distinguished(start: StartService) -> N
     assert [c["scope"] for c in error_of(answer)["candidates"]] == ["eu", "us"]
     assert client.get("/api/v1/queues/orders/messages?scope=us").json()["unsettled"] == 2
     assert client.get("/api/v1/queues/orders/messages?scope=asia").status_code == 404
+
+
+def test_without_a_published_runbook_links_lead_to_the_service_s_own(start: StartService) -> None:
+    """Relative to the page, which may be behind a proxy with a path of its own; absolute in text for a terminal."""
+    anchor = "#alert-name-queuewatchgroupstuck"
+    client = start(shop_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS, pages={RUNBOOK_PATH: Page(b"")})).client
+    queue = client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
+    assert [f["runbook_url"] for f in queue["firing"]][:1] == [f"runbook{anchor}"]
+    text = client.get("/api/v1/explain/payments.fifo", headers={"Accept": "text/plain"}).text
+    assert f"Runbook: {client.base_url}/runbook{anchor}" in text
+    without = start(shop_snapshot(), HttpSettings(clock_ms=lambda: NOW_MS)).client
+    assert without.get("/api/v1/queue?queue=payments.fifo").json()["queue"]["firing"][0]["runbook_url"] is None
 
 
 def test_one_queue_in_detail(start: StartService) -> None:
