@@ -30,6 +30,8 @@ def explain(
 
     import httpx
 
+    if not what.strip():
+        raise CommandError("give the name of a queue, message, group or consumer")
     address = f"{url.rstrip('/')}/api/v1/explain/{quote(what, safe='')}"
     headers = {b"Accept": b"application/json" if as_json else b"text/plain"}
     if token := _token(token_file):
@@ -44,9 +46,11 @@ def explain(
         raise CommandError(
             f"{shown} needs {'other' if token else 'its'} credentials: give the token of http.auth with --token-file"
         )
-    if answer.status_code == 503 and _is_starting(answer.text):
+    if answer.status_code == 503 and _error_code(answer.text) == "starting":
         raise CommandError(f"{shown} has published no batch yet: it is starting, or cannot reach its source; /-/ready says more")
-    if answer.status_code not in (200, 404):
+    # A name that is not known is explained with a 404; so may be the whole address, by any server's page or error.
+    foreign = answer.text.lstrip().startswith("<") or _error_code(answer.text) is not None
+    if answer.status_code not in (200, 404) or foreign:
         words = " ".join(answer.text.split())[:200]
         raise CommandError(f"{shown} answers {answer.status_code}: {words}; is this the address of queuewatch?")
     typer.echo(answer.text.rstrip("\n"))
@@ -54,11 +58,12 @@ def explain(
         raise typer.Exit(1)
 
 
-def _is_starting(text: str) -> bool:
+def _error_code(text: str) -> str | None:
+    """Return the code of an error of the service's API, None for any other text."""
     try:
-        return bool(json.loads(text)["error"]["code"] == "starting")
+        return str(json.loads(text)["error"]["code"])
     except (ValueError, KeyError, TypeError):
-        return False
+        return None
 
 
 def _token(file: Path | None) -> str | None:

@@ -322,6 +322,18 @@ def test_explain_asks_the_service(in_process: Run, service: str) -> None:
     assert (done.returncode, done.stdout) == (1, "text: nothing is called so\n")
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_explain_does_not_take_another_page_for_an_explanation(in_process: Run, form: list[str]) -> None:
+    """Neither a 404 of another server or of a wrong path of this one, nor an empty name."""
+    with serve(create_app(SnapshotStore()), port=0) as server:
+        done = in_process("explain", "orders", "--url", f"{server.url}/queuewatch", *form)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "is this the address of queuewatch?" in done.stderr
+        done = in_process("explain", "", "--url", server.url, *form)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "give the name of a queue" in done.stderr
+
+
 def test_explain_reports_that_no_service_answers(in_process: Run) -> None:
     """The error says how to give another address."""
     done = in_process("explain", "orders", "--url", "http://127.0.0.1:1")
