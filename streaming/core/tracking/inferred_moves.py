@@ -70,13 +70,13 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
         keys, arrived = rows.key[candidates[hit]], over[hit]
-        if _add_dead_letters(state, record, keys, arrived, settings):
+        if add_dead_letters(state, record, keys, arrived, settings):
             # Inserting rows moved the candidates of the remaining queues.
             infer_moves(state, now, settings)
             return
 
 
-def _add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
+def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:
     """Add messages with an inferred move to the dead-letter queue, with its expiry time. Returns True when any were added.
 
     An ordered queue may be in another shard: there, placeholders are added (see `placeholder_rows`).

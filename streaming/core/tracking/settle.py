@@ -20,6 +20,7 @@ from streaming.core.tracking.dead_letters import detect_dead_letters, share_send
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
+from streaming.core.tracking.last_deliveries import end_last_deliveries
 from streaming.core.tracking.retention import last_heard, run_out
 from streaming.core.tracking.surplus_messages import find_surplus_messages
 
@@ -32,6 +33,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     share_send_times(state, settings)
     _purge(state)
     infer_moves(state, now, settings)
+    end_last_deliveries(state, now, settings)
     run_out(state, now, settings)
     _reconcile(state, settings)
     _drop_surplus_messages(state)

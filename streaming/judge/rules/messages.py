@@ -9,6 +9,7 @@ from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
+from streaming.core.tracking.last_deliveries import DEFAULT_DELIVERIES
 from streaming.judge import measures
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
@@ -168,6 +169,8 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
         "first_receive": "seen at its first receive there",
         "inferred": "concluded: its receives were used up and the source's depth fell",
     }[arrival.known_by]
+    if arrival.known_by == "inferred" and c.name.system in DEFAULT_DELIVERIES:
+        known_by = "concluded: it was given back at its last delivery"
     evidence: dict[str, Any] = {
         "known_by": arrival.known_by,
         "arrived_at": arrival.at,

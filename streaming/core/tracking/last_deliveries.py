@@ -1,0 +1,84 @@
+"""End messages of which the last delivery failed, where the platform moves or deletes them at once and reports it to nobody.
+
+Cloudflare Queues does: what a consumer gives back at its last delivery goes to the dead-letter queue or, without one, is deleted.
+A consumer that does not know its queue's limit reports it as given back. It would seem to wait until its retention runs out.
+(SQS moves a message at the receive that would be one too many: see `inferred_moves`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from streaming.core.columns import Array
+from streaming.core.events.events import RELEASED
+from streaming.core.settings import Settings
+from streaming.core.state.queue_row import QueueRow
+from streaming.core.state.queues import T_DEAD_LETTERED, T_DROPPED, T_RECONCILED, dead_letter_queue, max_receive_count
+from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_MOVE_INFERRED, F_RECONCILED
+from streaming.core.state.state import ShardState
+from streaming.core.tracking.ends import end
+from streaming.core.tracking.inferred_moves import add_dead_letters
+from streaming.core.tracking.windows import window_ends
+
+DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
+"""The systems that do so, and how often they deliver a message of a queue whose limit is not known (three retries)."""
+WAIT_MS = 60_000
+"""A message is delivered again at once, or reported late, within this time."""
+LOST = "given back at its last delivery, and there is no dead-letter queue"
+
+
+def end_last_deliveries(state: ShardState, now: int, settings: Settings) -> None:
+    """End the messages given back at their last delivery, and those whose last window ran out.
+
+    A message that was delivered more often than that shows that the limit is another one: it is left alone. So are dead letters,
+    whose count may continue from their source queue.
+    """
+    rows, queues = state.rows, state.queues
+    of_system = np.array([DEFAULT_DELIVERIES.get(name.system, 0) for name in queues.names], dtype=np.int64)
+    if not of_system.any():
+        return
+    known = queues.limit("max_receive_count", settings)
+    limits = np.where((of_system > 0) & ~queues.column("dead_letter"), np.where(known > 0, known, of_system), -1)
+    hit = np.flatnonzero((rows["receive_count"] == limits[rows["queue"]]) & (rows["ended"] == 0) & (rows["window_code"] > 0))
+    if rows.has("arrived"):
+        hit = hit[rows.at("arrived", hit) == 0]
+    for number in np.unique(rows.at("queue", hit)).tolist():
+        name = queues.names[number]
+        keys = rows.key[hit[rows.at("queue", hit) == number]]
+        # Adding dead letters moves rows.
+        _end_in(state, state.queues[state.queues.index[name]], keys, now, settings)
+
+
+def _end_in(state: ShardState, record: QueueRow, keys: Array, now: int, settings: Settings) -> None:
+    rows = state.rows
+    at, _ = rows.find(keys)
+    given_back = rows.at("window_code", at) == RELEASED
+    over = window_ends(state, settings, at)
+    target = dead_letter_queue(record, settings)
+    is_known = max_receive_count(record, settings) is not None
+    if is_known and (target is not None or _has_none(record)):
+        # A delay that was asked for at the last delivery is not waited for.
+        sure = at[given_back]
+        ended_at = rows.at("window_at", sure)
+        if target is not None:
+            end(state, sure, ended_at, F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
+        else:
+            end(state, sure, ended_at, F_DROPPED, T_DROPPED)
+            state.loss_reasons.update(dict.fromkeys(rows.key[sure].tolist(), LOST))
+        record.last_settled_at = max(record.last_settled_at, int(ended_at.max(initial=0)))
+        at, over = at[~given_back], over[~given_back]
+        moved = keys[given_back]
+    else:
+        moved, ended_at = keys[:0], over[:0]
+    # Whether it was moved, lost, or acknowledged with no report is not known.
+    gone = over + WAIT_MS <= now
+    end(state, at[gone], over[gone], F_RECONCILED, T_RECONCILED)
+    if target is not None and len(moved):
+        add_dead_letters(state, record, moved, ended_at, settings)
+
+
+def _has_none(record: QueueRow) -> bool:
+    """Whether the queue is known to have no dead-letter queue."""
+    return record.attribute("dead_letter_queue") == "" or record.attribute("has_dead_letter_queue") is False
