@@ -20,10 +20,14 @@ QUEUE_STALLED = Entry(
     rule=(
         "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
         "paused queues are not expected to move.",
+        "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count once it has "
+        "worked on that one for twice the 99th percentile of the queue's holds or, if fewer than ten were finished, as long as "
+        "MessageHeldTooLong allows.",
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
         "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then "
         "caught up with its messages.",
-        "The reason is no_receives if nothing was received in the last {stalled_s} either, otherwise no_progress.",
+        "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
+        "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "
         "flight, and a backlog that never falls. For a broker that does not report messages in flight (Cloudflare), deliveries "
         "must have been reported and then stopped, and the backlog must have grown without ever falling, or contain a message "
@@ -43,6 +47,7 @@ QUEUE_STALLED = Entry(
         EvidenceField("reason", "no_receives: the consumers stopped; no_progress: they receive but never finish"),
         EvidenceField("visible", "messages a consumer could receive now"),
         EvidenceField("in_flight", "messages held by consumers"),
+        EvidenceField("prefetched", "messages that wait in prefetch windows, if any do"),
         EvidenceField("stalled_s", "seconds since a message was settled"),
         EvidenceField("last_received_at", "time of the last receive, in milliseconds since 1970"),
         EvidenceField("last_settled_at", "when the last message was settled, in milliseconds since 1970"),

@@ -17,6 +17,7 @@ from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_sinc
 from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.messages import counted_arrivals
 from streaming.judge.rules.noisy import noisy_groups
+from streaming.judge.rules.prefetched import prefetched_since, working_since
 from streaming.judge.rules.purges import recent_purges
 from streaming.judge.rules.queues import backlog_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
@@ -27,6 +28,7 @@ HOLD_HALF_LIFE_MS = HOUR_MS
 
 CONDITIONS: tuple[Condition, ...] = (
     backlog_since,
+    prefetched_since,
     saturated_since,
     collapsed_since,
     collapsed_at_work_since,
@@ -40,7 +42,7 @@ CONDITIONS: tuple[Condition, ...] = (
     failed_since,
     uncovered_since,
 )
-OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since)
+OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since, working_since)
 
 
 def remember_holds(c: Context) -> None:

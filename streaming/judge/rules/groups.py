@@ -16,7 +16,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.measured import Near
-from streaming.judge.rules.consumers import USUAL_FACTOR, usual_limit_ms, waits_for_its_turn
+from streaming.judge.rules.prefetched import USUAL_FACTOR, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 

@@ -15,7 +15,7 @@ from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
-from streaming.judge.rules.consumers import waits_for_its_turn
+from streaming.judge.rules.prefetched import waits_for_its_turn
 from streaming.judge.signals import Finding
 
 

@@ -13,6 +13,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
+from streaming.judge.rules.prefetched import stuck_windows_since, waiting_in_windows
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -36,8 +37,11 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     received = c.summary.last_received_at
     # Consumers that left half an hour ago no longer receive, whatever they did when the stall began.
     receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
-    reason = "no_progress" if receiving else "no_receives"
-    if receiving:
+    prefetched = waiting_in_windows(c) if stuck_windows_since(c) is not None else 0
+    reason = "no_progress" if receiving or prefetched else "no_receives"
+    if prefetched:
+        what = f"consumers hold {plural(c.summary.numbers['in_flight'], 'message')} and finish nothing"
+    elif receiving:
         what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
     elif received:
         what = f"no consumer received anything; the last receive was {duration(c.now - received)} ago"
@@ -45,16 +49,18 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
         what = "no consumer received anything"
     else:
         what = "nothing is in flight and the backlog does not fall, by the broker's own counts"
+    waiting = f"{plural(visible, 'message')} visible"
+    if prefetched:
+        waiting = f"{f'{waiting} and ' if visible else ''}{plural(prefetched, 'message')} waiting in prefetch windows"
     evidence: dict[str, Any] = {
         "reason": reason,
         "stalled_s": seconds(c.now - since),
         "visible": visible,
         "in_flight": c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"]),
-        "summary": (
-            f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} "
-            f"with {plural(visible, 'message')} visible: {what}."
-        ),
+        "summary": f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} with {waiting}: {what}.",
     }
+    if prefetched:
+        evidence["prefetched"] = prefetched
     if received:
         evidence["last_received_at"] = received
     if c.summary.last_settled_at:
@@ -139,12 +145,12 @@ def backlog_since(c: Context) -> int | None:
 def stalled_since(c: Context) -> int | None:
     """Return since when there has been a visible backlog without a settlement; None where there is no such backlog.
 
-    Dead-letter queues need no consumer and paused queues are left out. Where not all messages are reported, the broker's own
-    counts must show the same.
+    What waits in prefetch windows behind messages that their consumers do not finish is a backlog too. Dead-letter queues need no
+    consumer and paused queues are left out. Where not all messages are reported, the broker's own counts must show the same.
     """
-    backlog = backlog_since(c)
     if not _by_counts(c):
-        return None if backlog is None else max(backlog, c.summary.last_settled_at)
+        waits = [since for since in (backlog_since(c), stuck_windows_since(c)) if since is not None]
+        return max(min(waits), c.summary.last_settled_at) if waits else None
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
 
 

@@ -15,6 +15,7 @@ from streaming.core.state.queues import Depth
 from streaming.judge.context import Context
 from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
+from streaming.judge.rules.prefetched import stuck_windows_since
 from streaming.judge.rules.queues import is_long_stalled, stalled_since
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Bools, Ints, Window
@@ -64,7 +65,11 @@ def _recovers(c: Context) -> bool:
 
 
 def _messages_status(c: Context) -> QueueStatus:
-    if c.is_dead_letter_queue or c.paused or not c.summary.numbers["visible"]:
+    if c.is_dead_letter_queue or c.paused:
+        return "ok"
+    if (stuck := stuck_windows_since(c)) is not None and is_long_stalled(c, max(stuck, c.summary.last_settled_at)):
+        return "stalled"
+    if not c.summary.numbers["visible"]:
         # With nothing waiting now, the consumers have caught up.
         return "ok"
     if c.flow_status is None:

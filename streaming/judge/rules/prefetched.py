@@ -1,0 +1,96 @@
+"""Messages in prefetch windows: to the broker they are in flight, but all that a consumer does not work on yet wait.
+
+A consumer takes messages in the order in which they were dispatched to it. So the oldest it holds is the one it works on, and it
+began when it finished the one before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from streaming.core.reporting.report import HeldBy
+from streaming.judge import measures
+from streaming.judge.conditions import condition, conditions
+from streaming.judge.context import Context
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
+
+USUAL_FACTOR = 2
+
+
+def usual_limit_ms(c: Context) -> float:
+    """Return how long a hold may last before it is unusual for this queue; infinite while too few were finished."""
+    return math.inf if c.long_hold_ms is None else USUAL_FACTOR * c.long_hold_ms
+
+
+def has_window(c: Context, consumer: str) -> bool:
+    """Whether a consumer takes messages ahead of its work."""
+    state = c.summary.consumer_states.get(consumer)
+    prefetch = state.attributes.get("prefetch") if state is not None else None
+    return isinstance(prefetch, int) and prefetch > 1
+
+
+def waits_for_its_turn(c: Context, consumer: str | None, held_ms: float, within_ms: float) -> bool:
+    """Whether a message that is held no longer than usual waits in the prefetch window of a consumer that finished one lately.
+
+    Such a consumer takes messages ahead of its work: no more is wrong than the size of the window.
+    """
+    if consumer is None or not has_window(c, consumer) or not held_ms <= usual_limit_ms(c) < math.inf:
+        return False
+    return c.now - c.summary.consumer_acks.get(consumer, 0) <= within_ms
+
+
+@conditions("working")
+def working_since(c: Context) -> Mapping[str, int]:
+    """Return `consumer@message` -> since when a consumer with a prefetch window has worked on its oldest message.
+
+    For those that finished others since it was dispatched to them: at most since the latest of these. Once it is known, it stands
+    while the message is the oldest: others that overtake it do not make it younger.
+    """
+    finished = c.summary.consumer_acks
+    return {
+        _part(held): finished[held.consumer]
+        for held in c.summary.consumers
+        if finished.get(held.consumer, 0) > held.since and has_window(c, held.consumer)
+    }
+
+
+def in_work_since(c: Context, held: HeldBy) -> int:
+    """Return since when a consumer has worked on the oldest message it holds, as far as that is known."""
+    return max(held.since, working_since(c).get(_part(held), 0))
+
+
+@condition("prefetched")
+def prefetched_since(c: Context) -> int | None:
+    """Messages wait in prefetch windows behind others."""
+    return c.now if any(_with_waiting(c)) and not c.is_dead_letter_queue and not c.paused else None
+
+
+def waiting_in_windows(c: Context) -> int:
+    """Return how many messages wait in prefetch windows behind the one that their consumer works on."""
+    return sum(held.held - 1 for held in _with_waiting(c))
+
+
+def stuck_windows_since(c: Context) -> int | None:
+    """Return since when messages have waited in windows whose consumers work on one for longer than is usual; None: none do.
+
+    Where too few messages were finished to know what is usual, the limit is that of MessageHeldTooLong.
+    """
+    since = prefetched_since(c)
+    if since is None:
+        return None
+    limit_ms = usual_limit_ms(c)
+    if limit_ms == math.inf:
+        limit_ms = measures.hold(0, 0, c.summary, c.settings).limit
+    oldest = min(in_work_since(c, held) for held in _with_waiting(c))
+    return since if c.now - oldest > limit_ms else None
+
+
+def _with_waiting(c: Context) -> Iterator[HeldBy]:
+    for held in c.summary.consumers:
+        if held.held > 1 and has_window(c, held.consumer) and held.consumer not in unconfirmed(c):
+            yield held
+
+
+def _part(held: HeldBy) -> str:
+    return f"{held.consumer}@{held.message_id}"

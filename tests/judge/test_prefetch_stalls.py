@@ -1,0 +1,113 @@
+"""Messages in prefetch windows wait although the broker counts them as in flight: a hung consumer stalls its queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.signals import SignalName
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import Judged, in_steps, judged
+
+UNTIL_S = 2_400
+HANGS_S = 900
+EVERY_S = 5
+MQ = {"system": "activemq"}
+
+
+def consumed(
+    *,
+    prefetch: int | None = 1_000,
+    work_s: float = 0.3,
+    hangs_at_s: float = UNTIL_S,
+    every_s: int = EVERY_S,
+    others: bool = False,
+) -> list[dict[str, Any]]:
+    """A consumer gets each message as it is sent and finishes one after the other, until it hangs. Another one may go on."""
+    out, free_s = [], 0.0
+    for i, sent_s in enumerate(range(0, UNTIL_S, every_s)):
+        by: dict[str, Any] = {"message_id": f"m{i}", "consumer": "c2" if others and i % 2 else "c1"}
+        out += [ev("sent", sent_s, message_id=f"m{i}"), ev("received", sent_s, receive_count=1, **by)]
+        free_s = max(free_s, sent_s) + work_s
+        if free_s <= hangs_at_s or by["consumer"] == "c2":
+            out.append(ev("deleted", free_s, **by))
+    state = {"connected": True} | ({"prefetch": prefetch} if prefetch else {})
+    out += [ev("consumer_state", at, consumer=name, attributes=state) for at in range(0, UNTIL_S, 60) for name in ("c1", "c2")]
+    return [event | MQ for event in sorted(out, key=lambda event: event["at"]) if event["at"] <= T0 + 1000 * UNTIL_S]
+
+
+def fired(run: Judged, signal: SignalName) -> list[int]:
+    """Return the seconds at which a signal fired."""
+    changes = [c for c in run.changes if c.finding.key.signal == signal and c.finding.alerting and c.status == "firing"]
+    return [(c.at_ms - T0) // 1_000 for c in changes]
+
+
+def test_the_only_consumer_hangs() -> None:
+    """Nothing is visible to the broker until its window of 1,000 is full, and nothing is settled from the start."""
+    run = judged(in_steps(consumed(hangs_at_s=HANGS_S), 10, UNTIL_S))
+    (at,) = fired(run, "QueueStalled")
+    assert HANGS_S + 300 <= at <= HANGS_S + 320
+    (stalled,) = run.firing("QueueStalled")
+    assert stalled.severity == "critical"
+    assert (stalled.evidence["reason"], stalled.evidence["visible"]) == ("no_progress", 0)
+    assert stalled.evidence["prefetched"] == stalled.evidence["in_flight"] - 1
+    assert str(stalled.evidence["summary"]).endswith(
+        "messages waiting in prefetch windows: consumers hold 300 messages and finish nothing."
+    )
+    assert run.snapshots[-1].queues[0].status == "stalled"
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        consumed(),
+        consumed(hangs_at_s=HANGS_S, others=True),
+        consumed(hangs_at_s=HANGS_S, prefetch=None),
+        consumed(work_s=400, every_s=420),
+        consumed(work_s=400, every_s=200),
+    ],
+    ids=["works", "another goes on", "no window is reported", "long work", "long work, and more waits"],
+)
+def test_other_queues_are_not_stalled(history: list[dict[str, Any]]) -> None:
+    """Long work is not unusual: until enough messages show what is, the limit is a quarter of an hour."""
+    run = judged(in_steps(history, 20, UNTIL_S))
+    assert not fired(run, "QueueStalled")
+    assert run.snapshots[-1].queues[0].status == "ok"
+
+
+def burst(*, left: int | None = None, hangs_at_s: float = UNTIL_S) -> list[dict[str, Any]]:
+    """A quick consumer gets 1,000 messages at once and works on one after the other; it may leave one, or hang."""
+    out = consumed(hangs_at_s=hangs_at_s)
+    for i in range(1_000):
+        by = {"message_id": f"b{i}", "consumer": "c1"}
+        out += [
+            ev("sent", 1_000 + i / 1_000, message_id=f"b{i}") | MQ,
+            ev("received", 1_000 + i / 1_000, receive_count=1, **by) | MQ,
+        ]
+        if i != left and 1_000 + 0.3 * i <= hangs_at_s:
+            out.append(ev("deleted", 1_000 + 0.3 * (i + 1), **by) | MQ)
+    return sorted(out, key=lambda event: event["at"])
+
+
+def test_a_burst_in_the_window_of_a_quick_consumer_is_not_slow() -> None:
+    """The last message is held for five minutes, a thousand times the usual, and worked on for 0.3 s."""
+    assert fired(judged(in_steps(burst(), 10, 1_500)), "SlowConsumer") == []
+
+
+def test_a_message_that_others_overtake_in_the_window_is_slow() -> None:
+    """A thread hangs on the first message, and the others go on: it is held for longer than the burst explains."""
+    run = judged(in_steps(burst(left=0), 20, UNTIL_S))
+    assert fired(run, "SlowConsumer")
+    assert run.firing("SlowConsumer")[0].evidence["message_id"] == "b0"
+
+
+def test_a_consumer_that_hangs_in_a_burst_is_slow_from_then_on() -> None:
+    """Its message waited for 60 s before, which is not held against it."""
+    run = judged(in_steps(burst(hangs_at_s=1_060), 10, 1_200))
+    (first,) = [c for c in run.changes if c.finding.key.signal == "SlowConsumer" and c.finding.alerting]
+    after_s = (first.at_ms - T0) / 1_000 - 1_060
+    assert 30 <= after_s <= 70
+    assert "has worked on message b201" in str(first.finding.evidence["summary"])
+    assert float(str(first.finding.evidence["held_s"])) == pytest.approx(after_s, abs=1)
