@@ -8,6 +8,7 @@ from streaming.core.state.queues import (
     Described,
     dead_letter_queue,
     known_visibility_s,
+    last_delivery,
     max_receive_count,
     poison_receives,
     retention_ms,
@@ -19,6 +20,7 @@ LIMITS = (
     "visibility_known",
     "retention_ms",
     "max_receive_count",
+    "last_delivery",
     "poison_receives",
     "ordered",
     "dead_letter_queue",
@@ -27,9 +29,10 @@ LIMITS = (
     "dead_letter_quiet_ms",
     "dropped_quiet_ms",
 )
-"""`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `ordered`: 1 where the
-settings say so. `dead_letter_queue`: 1 where there is one. `held_ms`: when a message counts as held too long. The quiet times:
-how long after an arrival or a loss its signal resolves."""
+"""`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `last_delivery`: 0 where
+a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1 where
+there is one. `held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal
+resolves."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
@@ -42,6 +45,7 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         int(known_visibility_s(queue, settings) is not None),
         retention_ms(queue, settings),
         max_receive_count(queue, settings) or 0,
+        last_delivery(queue, settings),
         poison_receives(queue, settings),
         int(settings.is_ordered(queue.name)),
         int(dead_letter_queue(queue, settings) is not None),

@@ -77,6 +77,9 @@ HOLD_BUCKETS = 64
 MOST_ATTRIBUTES = 200
 """The number of attributes kept per queue, latest first: a sender must not fill the memory with invented names."""
 
+DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
+"""Systems that end a message after its last delivery and tell nobody, and how often they deliver it if the limit is not known."""
+
 NEVER = np.iinfo(np.int64).max // 4
 """Later than any time: the end of a window that only an acknowledgement ends."""
 
@@ -248,6 +251,12 @@ def max_receive_count(record: Described, settings: Settings) -> int | None:
         rule = settings.rule(record.name)
         reported = rule.max_receive_count if rule else None
     return None if reported is None or reported <= 0 else int(reported)
+
+
+def last_delivery(queue: Described, settings: Settings) -> int:
+    """Return after which delivery the platform at once moves or deletes a message that fails; 0 where it waits for a receive."""
+    default = DEFAULT_DELIVERIES.get(queue.name.system, 0)
+    return default and (max_receive_count(queue, settings) or default)
 
 
 def dead_letter_queue(record: Described, settings: Settings) -> str | None:

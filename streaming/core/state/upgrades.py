@@ -170,8 +170,14 @@ def _to_version_10(columns: Columns, header: Header) -> None:
     header.setdefault("refusals", [])
 
 
-def _loss_reasons_as_columns(columns: Columns, header: Header) -> None:
-    """Upgrade to version 11: convert the reasons of losses from pairs in the header to columns."""
+def _to_version_11(columns: Columns, header: Header) -> None:
+    """Upgrade to version 11: convert the reasons of losses from pairs in the header to columns, and add the last delivery.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    if "q.l.last_delivery" not in columns:
+        columns["q.l.last_delivery"] = np.zeros_like(columns["q.last_state_at"])
+        columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
     of_losses, header["loss_reasons"] = pack_reasons({int(key): reason for key, reason in header["loss_reasons"]})
     columns |= of_losses
 
@@ -185,7 +191,7 @@ STEPS: Final[Mapping[int, Step]] = {
     7: Step(_ids_in_head),
     8: Step(_ids_alone),
     9: Step(_to_version_10),
-    10: Step(_loss_reasons_as_columns),
+    10: Step(_to_version_11),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

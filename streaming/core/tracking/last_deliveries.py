@@ -7,8 +7,6 @@ A consumer that does not know its queue's limit reports it as given back. It wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from streaming.core.columns import Array
@@ -22,8 +20,6 @@ from streaming.core.tracking.ends import end
 from streaming.core.tracking.inferred_moves import add_dead_letters
 from streaming.core.tracking.windows import window_ends
 
-DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
-"""The systems that do so, and how often they deliver a message of a queue whose limit is not known (three retries)."""
 WAIT_MS = 60_000
 """A message is delivered again at once, or reported late, within this time."""
 LOST = "given back at its last delivery, and there is no dead-letter queue"
@@ -36,12 +32,11 @@ def end_last_deliveries(state: ShardState, now: int, settings: Settings) -> None
     whose count may continue from their source queue.
     """
     rows, queues = state.rows, state.queues
-    of_system = np.array([DEFAULT_DELIVERIES.get(name.system, 0) for name in queues.names], dtype=np.int64)
-    if not of_system.any():
+    last = queues.limit("last_delivery", settings)
+    if not last.any():
         return
-    known = queues.limit("max_receive_count", settings)
-    limits = np.where((of_system > 0) & ~queues.column("dead_letter"), np.where(known > 0, known, of_system), -1)
-    hit = np.flatnonzero((rows["receive_count"] == limits[rows["queue"]]) & (rows["ended"] == 0) & (rows["window_code"] > 0))
+    last = np.where((last > 0) & ~queues.column("dead_letter"), last, -1)
+    hit = np.flatnonzero((rows["receive_count"] == last[rows["queue"]]) & (rows["ended"] == 0) & (rows["window_code"] > 0))
     if rows.has("arrived"):
         hit = hit[rows.at("arrived", hit) == 0]
     for number in np.unique(rows.at("queue", hit)).tolist():

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
-from streaming.core.tracking.last_deliveries import DEFAULT_DELIVERIES
+from streaming.core.state.queues import DEFAULT_DELIVERIES
 from streaming.judge import measures
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
