@@ -30,9 +30,9 @@ LIMITS = (
     "dropped_quiet_ms",
 )
 """`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `last_delivery`: 0 where
-a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1 where
-there is one. `held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal
-resolves."""
+a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1
+where there is one. `held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its
+signal resolves."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
