@@ -121,6 +121,13 @@ def _flow() -> Events:
     events += [ev("sent", 200, "hung", message_id="stuck")]
     events += [ev("consumer_state", 200, "hung", consumer="hung", attributes={"client_id": "billing"})]
     events += [ev("received", 201, "hung", message_id="stuck", receive_count=1, consumer="hung", invisible_until=T0 + 9_000_000)]
+    for i in range(20):
+        events += _work("prefetched", 10 * i, f"h{i}", hold_s=2)
+    events += [ev("consumer_state", 0, "prefetched", consumer="hung", attributes={"prefetch": 1_000})]
+    for i in range(3):
+        taken = {"receive_count": 1, "consumer": "hung", "invisible_until": T0 + 9_000_000}
+        events += [ev("sent", 200 + i, "prefetched", message_id=f"n{i}")]
+        events += [ev("received", 201 + i, "prefetched", message_id=f"n{i}", **taken)]
     for i in range(36):
         events += [{**e, "group": f"t{i}"} for e in _work("crowded", 2 * i, f"c{i}")]
     for i in range(40):
