@@ -19,8 +19,6 @@ SLOW_CONSUMER = Entry(
     ),
     rule=(
         "The consumer has held its oldest message since that message was handed to it (not since its last acknowledgement).",
-        "In a prefetch window (ActiveMQ) messages wait for those before them. There it counts since the message has been the "
-        "oldest, and while the consumer finishes others, not before the hold is twice the 99th percentile of the queue's holds.",
         "That is longer than the larger of {slow_hold_min_s} and {slow_hold_factor} × the queue's median hold.",
         "A consumer that extended the window and holds the message beyond the visibility timeout claims to be working. Such a "
         "hold must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
@@ -53,10 +51,9 @@ SLOW_CONSUMER = Entry(
         ),
         EvidenceField(
             "finished_meanwhile",
-            "false: it has finished nothing since it received that message or, in a prefetch window, began with it, so the whole "
-            "process hangs, not just one thread",
+            "false: it has finished nothing since it received that message, so the whole process hangs, not just one thread",
         ),
-        EvidenceField("held_s", "how long it has held the message, in seconds, without its wait in a prefetch window"),
+        EvidenceField("held_s", "how long it has held the message, in seconds"),
         EvidenceField("limit_s", "the limit that applies here, in seconds"),
         EvidenceField("usual_hold_s", "how long this queue's messages are usually held, in seconds"),
         EvidenceField("noisy_group", "the group that crowds the queue meanwhile (see NoisyGroup), if there is one"),

@@ -13,7 +13,7 @@ from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.measured import Near
 from streaming.judge.measures import slow_hold
 from streaming.judge.rules.noisy import noisy_groups
-from streaming.judge.rules.prefetched import in_work_since, usual_limit_ms, waits_for_its_turn
+from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
     ConsumerReport,
@@ -41,8 +41,6 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
     requested with the receive is no extension: a consumer that hangs keeps it too.
-
-    In a prefetch window a message waits for those before it: what counts is since when it has been the oldest there.
     """
     consumers = [held for held in c.summary.consumers if held.consumer not in unconfirmed(c)]
     if not consumers or no_ends_reported(c.recent):
@@ -50,19 +48,13 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
-    began = {held.consumer: in_work_since(c, held) for held in consumers}
-    yield Near("SlowConsumer", slow_hold(min(began.values()), c.now, usual, min_hold_ms, factor))
+    yield Near("SlowConsumer", slow_hold(consumers[0].since, c.now, usual, min_hold_ms, factor))
     noisy = _noisiest(c)
     for held in consumers[: c.settings.messages_per_queue]:
-        dispatched_at, held = held.since, held._replace(since=began[held.consumer])
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
             continue
         held_ms = c.now - held.since
-        limit_ms = slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit
-        if waits_for_its_turn(c, held.consumer, c.now - dispatched_at, limit_ms):
-            # Many messages are dispatched in the same millisecond: this one need not be the first of them.
-            continue
         extended = held.extended and c.visibility_ms is not None and held_ms > c.visibility_ms
         if extended and held_ms <= usual_limit_ms(c):
             continue
@@ -71,7 +63,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
-            "limit_s": seconds(limit_ms),
+            "limit_s": seconds(slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit),
             "held_messages": held.held,
             "finished_meanwhile": finished,
             "extended": extended,
@@ -84,13 +76,11 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
-        # Before that it waited for its turn in the prefetch window.
-        does = "worked on" if held.since > dispatched_at else "held"
         crowd = ""
         if noisy is not None:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
         evidence["summary"] = (
-            f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has {does} message {held.message_id}{others} for "
+            f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id}{others} for "
             f"{duration(held_ms)}{compared}{nothing}.{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
