@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sinks.explain.formatting import printable
 from sinks.lines import to_json
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.state_files import StateDamaged
@@ -45,7 +46,7 @@ def inspected(checkpoint: Path) -> Iterator[str]:
     for (system, scope, queue), summary in merged.queues.items():
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
         visible = summary.numbers["visible"]
-        yield f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}"
+        yield printable(f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}")
     yield f"firing      {len(stored.judge_memory().firing)} signals"
     for destination, records in stored.waiting().items():
         yield f"outbox      {records} records are waiting for {destination}"

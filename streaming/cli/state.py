@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from streaming.cli.errors import CommandError
 from streaming.cli.options import OptionalConfigFile
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard a checkpoint, offline.")
@@ -14,13 +17,27 @@ app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard
 CheckpointFolder = Annotated[Path, typer.Argument(help="The folder set in spark.checkpoint_dir, or a copy of it.")]
 
 
+@contextmanager
+def _files_named(where: Path) -> Iterator[None]:
+    """Report the file that cannot be read or written, or `where` if the system names none, as on a full disk."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of standard output has seen enough
+    except OSError as error:
+        raise CommandError(
+            f"{error.filename or where}: {error.strerror}; name a folder or file that this user may use"
+        ) from error
+
+
 @app.command()
 def inspect(checkpoint: CheckpointFolder) -> None:
     """Show what a checkpoint holds: formats, shards, messages per queue, firing signals, undelivered records."""
     from streaming.cli.checkpoint_commands import inspected
 
-    for line in inspected(checkpoint):
-        typer.echo(line)
+    with _files_named(checkpoint):
+        for line in inspected(checkpoint):
+            typer.echo(line)
 
 
 @app.command()
@@ -28,7 +45,8 @@ def verify(checkpoint: CheckpointFolder) -> None:
     """Read everything the next start needs; names damaged files and exits with 1. Works on a copy of a running checkpoint."""
     from streaming.cli.checkpoint_commands import verified
 
-    sound, lines = verified(checkpoint)
+    with _files_named(checkpoint):
+        sound, lines = verified(checkpoint)
     for line in lines:
         typer.echo(line)
     raise typer.Exit(0 if sound else 1)
@@ -43,10 +61,11 @@ def export(
     from streaming.cli.checkpoint_commands import exported
 
     if out is None:
-        for line in exported(checkpoint):
-            typer.echo(line)
+        with _files_named(checkpoint):
+            for line in exported(checkpoint):
+                typer.echo(line)
         return
-    with out.open("w", encoding="utf-8") as file:
+    with _files_named(out), out.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in exported(checkpoint))
 
 
@@ -63,5 +82,6 @@ def reshard(
     """Create a new checkpoint with a different number of shards; the old one is not changed. Stop queuewatch first."""
     from streaming.cli.checkpoint_commands import resharded
 
-    for line in resharded(checkpoint, shards, out, config, spool_is_empty=spool_is_empty):
-        typer.echo(line)
+    with _files_named(out):
+        for line in resharded(checkpoint, shards, out, config, spool_is_empty=spool_is_empty):
+            typer.echo(line)

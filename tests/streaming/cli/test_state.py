@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from typer.testing import CliRunner, Result
 from sinks.prometheus import Exposition
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.stored import open_stored
+from streaming.cli import checkpoint_commands
 from streaming.cli.checkpoint_commands import exported
+from streaming.cli.errors import CommandError
 from streaming.cli.main import app
+from streaming.core.state_reports import report_of
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark
@@ -76,6 +80,39 @@ def test_a_folder_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
     done = queuewatch("state", "inspect", tmp_path)
     assert isinstance(done.exception, CheckpointMismatch)
     assert "is no checkpoint of queuewatch" in str(done.exception)
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "export"])
+def test_a_file_in_place_of_a_checkpoint_is_named(command: str, tmp_path: Path) -> None:
+    """The error is one line."""
+    (tmp_path / "file").write_text("")
+    done = queuewatch("state", command, tmp_path / "file")
+    assert isinstance(done.exception, CommandError), done.exception
+    assert "Not a directory" in str(done.exception)
+    assert str(tmp_path / "file") in str(done.exception)
+
+
+def test_a_file_that_export_cannot_write_is_named(tmp_path: Path) -> None:
+    """So is one on a full disk, of which the system gives no name."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    for out, problem in ((tmp_path, "Is a directory"), (Path("/dev/full"), "No space left on device")):
+        done = queuewatch("state", "export", checkpoint, "--out", out)
+        assert isinstance(done.exception, CommandError), done.exception
+        assert str(done.exception).startswith(f"{out}: {problem}")
+
+
+def test_inspect_prints_no_control_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue's name is from outside, and the output goes to a terminal."""
+
+    def renamed(*given: Any) -> Any:
+        found = report_of(*given)
+        queues: Any = {("aws_sqs", "", "a\x1b[2Jb"): next(iter(found.queues.values()))}
+        return replace(found, queues=queues)
+
+    monkeypatch.setattr(checkpoint_commands, "report_of", renamed)
+    done = queuewatch("state", "inspect", unpacked(NAMES[-1], tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "aws_sqs - a\\x1b[2Jb: " in done.output
 
 
 def test_export_writes_every_queue_and_message(checkpoint: Path, tmp_path: Path) -> None:
