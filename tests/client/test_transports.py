@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pytest
 
 from queuewatch import SendError, open_transport
+from queuewatch.aws_lambda.posting import HttpPoster
 from queuewatch.transports.http import HttpTransport
 from queuewatch.transports.spool import SpoolTransport
 from queuewatch.transports.sqs import SqsTransport
@@ -291,6 +292,9 @@ def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
     ingest.answers = [(421, {})]
     with pytest.raises(SendError, match=r"answered 421 .*: no such name; add the name to http.allowed_hosts$"):
         HttpTransport(url).send(b"{}\n")
+    ingest.answers = [(421, {})]
+    with pytest.raises(SendError, match=r"answered 421: no such name; add the name to http.allowed_hosts$"):
+        HttpPoster(f"{url}/api/v1/events").send(b"{}\n")
     for foreign in (b"<html>", b"[" * 4096, b"{}", b'{"error": "x"}', b"\xff", b'{"error": {"message": "' + b"x" * 9000):
         ingest.explanation, ingest.answers = foreign, [(401, {})]
         with pytest.raises(SendError, match=r"answered 401 Unauthorized; check QUEUEWATCH_TOKEN$"):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from queuewatch.places import region_of_url
 from queuewatch.transports import SendError, Transport, open_transport
-from queuewatch.transports.http import NEVER_RETRIED
+from queuewatch.transports.http import NEVER_RETRIED, explained
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
 
 _TIMEOUT_S: Final = 2.0
@@ -109,10 +109,11 @@ class HttpPoster(_Poster):
         token = secret(TOKEN_VARIABLE)
         if token:
             headers["Authorization"] = f"Bearer {token.strip()}"
-        status, _ = self._post(payload, headers)
+        status, body = self._post(payload, headers)
         if not 200 <= status < 300:
             # A wrong token or address is usually corrected later, so events wait as during an outage.
-            raise SendError(f"{self.name} answered {status}", retry=status not in NEVER_RETRIED, too_large=status == 413)
+            problem = f"{self.name} answered {status}{explained(body)}"
+            raise SendError(problem, retry=status not in NEVER_RETRIED, too_large=status == 413)
 
 
 class QueuePoster(_Poster):

@@ -67,25 +67,30 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     if 300 <= error.code < 400 and location:
         hint = f"; use {shown(urljoin(name, location))}"
     return SendError(
-        f"{name} answered {error.code} {error.reason}{_explained(error)}{hint}",
+        f"{name} answered {error.code} {error.reason}{explained(_body_of(error))}{hint}",
         retry=error.code not in NEVER_RETRIED,
         too_large=error.code == 413,
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
     )
 
 
-def _explained(error: urllib.error.HTTPError) -> str:
-    """Return what the service says is wrong and how to fix it; empty if something else answered."""
-    answer: object = error.fp
-    if not isinstance(answer, http.client.HTTPResponse):
-        return ""
+def explained(body: bytes) -> str:
+    """Return what the service says is wrong and how to fix it, as the end of a message; empty if something else answered."""
     try:
-        # One read: whoever answers slowly must not hold the sender for longer than the timeout.
-        said = json.loads(answer.read1(_MAX_ANSWER_BYTES))["error"]
+        said = json.loads(body)["error"]
         text = f"{said['message']}; {said['fix']}"
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
+
+
+def _body_of(error: urllib.error.HTTPError) -> bytes:
+    answer: object = error.fp
+    try:
+        # One read: whoever answers slowly must not hold the sender for longer than the timeout.
+        return answer.read1(_MAX_ANSWER_BYTES) if isinstance(answer, http.client.HTTPResponse) else b""
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _retry_after_s(text: str | None) -> float | None:
