@@ -26,6 +26,8 @@ QUEUE_STALLED = Entry(
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
         "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then "
         "caught up with its messages.",
+        "While messages are in flight, nothing was settled for twice as long as 99 % of this queue's messages are held: where "
+        "work takes 20 minutes, nothing is settled for that long.",
         "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
         "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "

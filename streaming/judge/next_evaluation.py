@@ -23,7 +23,7 @@ from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
-from streaming.judge.rules.queues import scheduled_ms, stalled_since
+from streaming.judge.rules.queues import expected_ms, stalled_since
 from streaming.judge.rules.silent import last_change, silent_from
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.snapshot import QueueStatus
@@ -132,7 +132,7 @@ def _moments(c: Context) -> Iterator[int]:
         yield stalled + math.ceil(by_counts_ms)
         yield stalled + math.ceil(measures.stall_limit_ms(limits, by_counts=False))
         if c.now >= stalled + by_counts_ms:
-            yield stalled + scheduled_ms(c)
+            yield stalled + expected_ms(c)
     reported = summary.attributes.get("visible")
     if reported is not None:
         yield max(reported.at, summary.last_event_at) + int(limits.telemetry_stale_s * 1000)

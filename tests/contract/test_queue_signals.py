@@ -29,6 +29,25 @@ def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
     assert lines.times("QueueStalled", "resolved") == [400]
 
 
+@pytest.mark.simulation
+def test_a_backlog_behind_long_work_is_not_stalled(tmp_path: Path) -> None:
+    """One consumer with jobs of 450 s finishes nothing for five minutes; the first job pages, as nothing is known of its work yet.
+
+    When the consumer dies, its message is in flight until its window ends at 2,710 s: by then nothing was settled for twice as
+    long as is usual, which is counted in buckets (441 s).
+    """
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 900})]
+    events += [ev("sent", n, message_id=f"m{n}") for n in range(8)]
+    for n in range(5):
+        events += [ev("received", 10 + 450 * n, message_id=f"m{n}", receive_count=1, consumer="w")]
+        events += [ev("deleted", 459 + 450 * n, message_id=f"m{n}", consumer="w")] if n < 4 else []
+    lines = replayed(events, tmp_path, until_s=3000)
+    assert lines.times("QueueStalled", "firing") == [300, 2691]
+    assert lines.times("QueueStalled", "resolved") == [459]
+    statuses = [lines.metric("queue_status", status=status) for status in ("stopped", "stalled")]
+    assert {at for status in statuses for at, value in status.items() if value and 459 < at < 2500} == set()
+
+
 def test_a_stall_without_counts_takes_five_minutes_also_where_sends_are_not_reported(tmp_path: Path) -> None:
     """Counts are themselves half a minute old; what consumers report is not."""
     lines = replayed([ev("received", 0, message_id="m", receive_count=1)], tmp_path, until_s=400)

@@ -16,6 +16,7 @@ from streaming.judge.context import Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 
 USUAL_FACTOR = 2
+"""A hold, or a pause of consumers that hold messages, is unusual from this many times the 99th percentile of holds on."""
 
 
 def usual_limit_ms(c: Context) -> float:

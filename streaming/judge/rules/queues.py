@@ -13,7 +13,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
-from streaming.judge.rules.prefetched import stuck_windows_since, waiting_in_windows
+from streaming.judge.rules.prefetched import USUAL_FACTOR, stuck_windows_since, waiting_in_windows
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -34,7 +34,7 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     if not stalled.reached:
         return
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
-    received = c.summary.last_received_at
+    received, in_flight = c.summary.last_received_at, c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"])
     # Consumers that left half an hour ago no longer receive, whatever they did when the stall began.
     receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
     prefetched = waiting_in_windows(c) if stuck_windows_since(c) is not None else 0
@@ -44,7 +44,8 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     elif receiving:
         what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
     elif received:
-        what = f"no consumer received anything; the last receive was {duration(c.now - received)} ago"
+        held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
+        what = f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"
     elif c.basis in ("messages", "consumers", "partial"):
         what = "no consumer received anything"
     else:
@@ -56,7 +57,7 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
         "reason": reason,
         "stalled_s": seconds(c.now - since),
         "visible": visible,
-        "in_flight": c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"]),
+        "in_flight": in_flight,
         "summary": f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} with {waiting}: {what}.",
     }
     if prefetched:
@@ -73,10 +74,26 @@ def is_long_stalled(c: Context, since: int) -> bool:
     return _stall(c, since).reached
 
 
+def is_usual_work(c: Context) -> bool:
+    """Whether nothing is settled because consumers hold messages, for no longer than usual: their work takes that long."""
+    since = stalled_since(c)
+    return since is not None and c.now - since < _usual_work_ms(c)
+
+
 def _stall(c: Context, since: int) -> Measured:
-    """Return how long the stall has lasted. The schedule is looked up only where it matters: that costs more than the rest."""
+    """Return how long the stall has lasted. A longer limit is looked up only where it matters: that costs more than the rest."""
     stalled = measures.stall(since, c.now, c.thresholds, by_counts=_by_counts(c))
-    return stalled._replace(limit=max(stalled.limit, scheduled_ms(c))) if stalled.reached else stalled
+    return stalled._replace(limit=max(stalled.limit, expected_ms(c))) if stalled.reached else stalled
+
+
+def expected_ms(c: Context) -> int:
+    """Return for how long it is usual here that nothing is settled; 0 where consumers work off messages all the time."""
+    return max(scheduled_ms(c), _usual_work_ms(c))
+
+
+def _usual_work_ms(c: Context) -> int:
+    """Return for how long consumers that hold messages may finish none of them; 0 where none is held."""
+    return USUAL_FACTOR * (hold_quantile_ms(c.memory.holds, 0.99) or 0) if c.summary.numbers["in_flight"] else 0
 
 
 @once
@@ -190,7 +207,7 @@ def _stalled_by_backlog(c: Context, active: int) -> int | None:
     waits = numbers["visible"] > 0 and numbers["visible_since"] <= e.backlog_since
     if e.backlog <= e.backlog_first and not waits:
         return None
-    slowest_ms = 2 * (hold_quantile_ms(c.memory.holds, 0.99) or 0)
+    slowest_ms = _usual_work_ms(c)
     if numbers["in_flight"] and c.now - c.summary.last_received_at <= max(slowest_ms, c.thresholds.stalled_s * 1000):
         return None
     delay_ms = int((c.summary.number("delivery_delay_s") or 0) * 1000)

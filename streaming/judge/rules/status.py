@@ -16,7 +16,7 @@ from streaming.judge.context import Context
 from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import stuck_windows_since
-from streaming.judge.rules.queues import is_long_stalled, stalled_since
+from streaming.judge.rules.queues import is_long_stalled, is_usual_work, stalled_since
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Bools, Ints, Window
 
@@ -76,7 +76,7 @@ def _messages_status(c: Context) -> QueueStatus:
         window = _window(c)
         read = c.history.read_until(window.at)
         c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, read, window.column)[0])] if len(window) else "ok"
-    return c.flow_status
+    return "ok" if c.flow_status in ("stopped", "stalled") and is_usual_work(c) else c.flow_status
 
 
 def recent_flows(history: History, queues: Ints, now: int) -> list[QueueStatus | None]:
