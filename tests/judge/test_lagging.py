@@ -57,6 +57,13 @@ def test_consumers_that_nobody_replaces_are_looked_at_farther_ahead() -> None:
     assert lagging(one_of_two_dies(2.5), QUIET_UNTIL_S, usual) == ([], [])
 
 
+def test_consumers_are_not_silent_while_their_work_takes_that_long() -> None:
+    """Four workers whose messages take five minutes each fall behind: that one finished nothing for four is no cause."""
+    times, findings = lagging(flow(4_800, 62, 300, 4), 4_800)
+    assert times
+    assert not any("silent_consumers" in finding.evidence for finding in findings)
+
+
 def renamed(events: Events, late_by_s: float) -> Events:
     """Let the worker that is left go on under another name from some time after the other's death."""
     return [{**e, "consumer": "w0-new"} if e["at"] > ev("x", DIED_S + late_by_s)["at"] and "consumer" in e else e for e in events]

@@ -12,6 +12,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
 from streaming.judge.rules.failing import is_failing
+from streaming.judge.rules.prefetched import USUAL_FACTOR
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
 from streaming.judge.window import Ints, Window
@@ -269,9 +270,10 @@ def _gone(c: Context) -> dict[str, Any]:
 def _silent_consumers(c: Context, silent_ms: int) -> list[tuple[int, str]]:
     """Return the consumers that finished messages within the hour and none for `silent_ms`, while others still do.
 
-    Each with the time of its last one (epoch milliseconds), the latest at the end.
+    Each with the time of its last one (epoch milliseconds), the latest at the end. Consumers whose work takes longer than that
+    are not silent while they are at it.
     """
-    acks = c.summary.consumer_acks
+    acks, silent_ms = c.summary.consumer_acks, max(silent_ms, USUAL_FACTOR * (c.long_hold_ms or 0))
     if not any(at >= c.now - LATELY_MS for at in acks.values()):
         return []
     return sorted((at, name) for name, at in acks.items() if c.now - HOUR_MS <= at < c.now - silent_ms)
