@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.core.settings import QueueRule, Settings
-from tests.contract.replaying import Lines, ev, replayed
+from tests.contract.replaying import Lines, ev, ms, replayed
 
 DAY = 86_400
 
@@ -84,6 +84,20 @@ def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
     assert (fired["consumer"], fired["evidence"]["message_id"], fired["evidence"]["strategy"]) == ("hung", "slow", "hold")
     assert 201 + 65 < (fired["at"] - ev("x", 0)["at"]) / 1000 < 201 + 100
     assert lines.times("SlowConsumer", "resolved") == [400]
+
+
+def test_a_visibility_that_was_changed_may_be_a_delayed_retry(tmp_path: Path) -> None:
+    """A consumer that sets 120 s to try again later works on other messages meanwhile, which the words must allow for."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30})]
+    for n in range(60):
+        about = {"message_id": f"m{n}", "consumer": "w"}
+        events += [ev("received", 2 * n, receive_count=1, sent_at=ms(2 * n), **about)]
+        events += [
+            ev("extended", 2 * n + 1, invisible_until=ms(2 * n + 121), **about) if n == 20 else ev("deleted", 2 * n + 1, **about)
+        ]
+    (fired,) = replayed(events, tmp_path).signals("SlowConsumer", "firing")
+    assert fired["evidence"]["extended"]
+    assert "it works on it still, or delays a retry" in fired["evidence"]["summary"]
 
 
 @pytest.mark.simulation

@@ -76,12 +76,14 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
+        # A change of the visibility that delays a retry looks like one that a long job needs.
+        retry = " It changed the message's visibility: it works on it still, or delays a retry." if extended and finished else ""
         crowd = ""
         if noisy is not None:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
         evidence["summary"] = (
             f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id}{others} for "
-            f"{duration(held_ms)}{compared}{nothing}.{crowd}"
+            f"{duration(held_ms)}{compared}{nothing}.{retry}{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 
