@@ -215,6 +215,11 @@ def work_time(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.3g} s" if milliseconds < 120_000 else duration(milliseconds)
 
 
+def per_second(rate: float) -> str:
+    """Format a rate for a sentence: `0.0054`, `8.3`, `150`; no exponents."""
+    return f"{rate:.2g}" if rate < 10 else f"{rate:.0f}"
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count with its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

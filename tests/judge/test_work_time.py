@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.judge.context import work_time
+from streaming.judge.context import per_second, work_time
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,9 @@ from streaming.judge.context import work_time
 def test_work_time(milliseconds: float, written: str) -> None:
     """Milliseconds below a second, seconds below two minutes."""
     assert work_time(milliseconds) == written
+
+
+@pytest.mark.parametrize(("rate", "written"), [(0.00541, "0.0054"), (8.33, "8.3"), (9.97, "10"), (150.2, "150"), (2800, "2800")])
+def test_a_rate_has_no_exponent(rate: float, written: str) -> None:
+    """150 messages a second are not written as 1.5e+02."""
+    assert per_second(rate) == written

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
 from streaming.judge.conditions import conditions, once
-from streaming.judge.context import Context, duration
+from streaming.judge.context import Context, duration, per_second
 from streaming.judge.signals import Finding, Severity
 
 MIN_HOLDS = 10
@@ -252,8 +252,8 @@ def fifo_throughput(c: Context) -> Problem | None:
     if rate < limits.fifo_limit_ratio * limit:
         return None
     words = (
-        f"{c.name.queue} has had at least {rate:.3g} {_CALLS[busiest]} a second for {duration(span_ms)}: {rate / limit:.0%} of "
-        f"the {limits.fifo_call_limit} calls a second that a FIFO queue takes without high throughput, at "
+        f"{c.name.queue} has had at least {per_second(rate)} {_CALLS[busiest]} a second for {duration(span_ms)}: "
+        f"{rate / limit:.0%} of the {limits.fifo_call_limit} calls a second that a FIFO queue takes without high throughput, at "
         f"{limits.fifo_messages_per_call} a call. Beyond it calls are refused. Send, receive and delete in batches of ten, or "
         "set FifoThroughputLimit to perMessageGroupId and DeduplicationScope to messageGroup."
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
+from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, per_second, seconds, work_time
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import USUAL_FACTOR
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
@@ -245,13 +245,13 @@ def _cause(c: Context) -> dict[str, Any]:
         took = float(work[split] - work[start]) / before_n
         if takes >= CHANGED_FACTOR * took > 0:
             ago = duration(c.now - int(past.at[start]))
-            words = f"processing takes {takes / 1000:.2g} s, {took / 1000:.2g} s in the {ago} before"
+            words = f"processing takes {work_time(takes)}, {work_time(took)} in the {ago} before"
             return {"processing_s": seconds(takes), "processing_before_s": seconds(took), "cause": words}
     span_s = (past.at[-1] - past.at[split]) / 1000
     before_s = (past.at[split] - past.at[start]) / 1000
     comes, came = (sent[-1] - sent[split]) / max(span_s, 1), (sent[split] - sent[start]) / max(before_s, 1)
     if comes >= CHANGED_FACTOR * came > 0:
-        words = f"{comes:.2g} messages a second come, {came:.2g} before"
+        words = f"{per_second(comes)} messages a second come, {per_second(came)} before"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
     return _gone(c)
 
