@@ -14,7 +14,8 @@ from sinks.http.errors import ApiError
 
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
 """Paths for load balancers and kubelets, which send no credentials or host name. They reveal only a state."""
-INGEST_PATH = "/api/v1/events"
+INGEST_PATHS = ("/api/v1/events", "/api/v1/events/")
+"""A redirect from the second to the first would have no body that says so, and curl takes it for success."""
 METRICS_PATHS = frozenset({"/metrics", "/metrics/native"})
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")
@@ -88,7 +89,7 @@ class Access:
         self._check_host(host)
         if path in METRICS_PATHS:
             self.metrics.check(authorization)
-        elif path != INGEST_PATH:
+        elif path not in INGEST_PATHS:
             self.page.check(authorization)
 
     def _check_host(self, header: str) -> None:

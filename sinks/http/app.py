@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sinks.http import page
+from sinks.http.access import INGEST_PATHS
 from sinks.http.connections import Connections
 from sinks.http.errors import ApiError, answer_api_error, answer_http_error
 from sinks.http.guard import Guard, content_security_policy
@@ -68,7 +69,7 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
             Route("/api/v1/search", read.search),
             Route("/api/v1/explain/{what:name}", read.explain),
             Route("/api/v1/stream", Stream(store, settings, stopping).__call__),
-            Route("/api/v1/events", ingest.__call__, methods=["POST"]),
+            *(Route(path, ingest.__call__, methods=["POST"]) for path in INGEST_PATHS),
             Route("/-/healthy", health.healthy),
             Route("/-/ready", health.ready),
             *(Route(path, _further_page(content)) for path, content in settings.pages.items()),

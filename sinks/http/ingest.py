@@ -38,6 +38,7 @@ _ARROW_MARK = b"\xff\xff\xff\xff"
 _MAX_MEMBERS = 64
 """Maximum members of a gzip body, because each costs a copy of the rest."""
 _INFLATED_AT_ONCE = 1 << 20
+_GZIP_MARK = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -174,6 +175,8 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
     """Decompress, parse and stage one body. Runs in a thread."""
     if gzipped:
         body = _inflated(body, settings, held)
+    elif body.startswith(_GZIP_MARK):
+        raise ApiError(415, "content_encoding", "the body is gzip, and no header says so", "send Content-Encoding: gzip")
     if not body.strip():
         raise ApiError(400, "empty", "the body is empty", "send at least one event")
     _check_count(_least_events(body), settings)

@@ -121,6 +121,7 @@ def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Pat
         (NDJSON, {}, 415, "content_type"),
         (NDJSON, {"Content-Type": "text/plain"}, 415, "content_type"),
         (NDJSON, NDJSON_TYPE | {"Content-Encoding": "br"}, 415, "content_encoding"),
+        (gzip.compress(NDJSON), NDJSON_TYPE, 415, "content_encoding"),
         (NDJSON, NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
         (gzip.compress(NDJSON)[:-9], NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
         (gzip.compress(b"") * 100, NDJSON_TYPE | {"Content-Encoding": "gzip"}, 400, "not_gzip"),
@@ -135,6 +136,12 @@ def test_an_unacceptable_body_is_refused_and_nothing_is_spooled(
     service = serve_ingest(start, spool, max_body_bytes=4_000 if len(body) < 90_000 else 10**6, max_inflated_bytes=10_000)
     refused(post(service, body, headers), status, code)
     assert spooled(spool) == []
+
+
+def test_a_slash_at_the_end_of_the_path_makes_no_difference(start: StartService, spool: Path) -> None:
+    """A redirect would have no body, and curl takes it for success."""
+    answer = serve_ingest(start, spool).client.post("/api/v1/events/", content=NDJSON, headers=NDJSON_TYPE)
+    assert (answer.status_code, len(spooled(spool))) == (202, 1)
 
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit(start: StartService, spool: Path) -> None:
