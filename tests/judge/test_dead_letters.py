@@ -24,6 +24,28 @@ def arrivals(*steps: Step, restart: bool = False) -> list[tuple[int, str, str | 
     ]
 
 
+def test_an_arrival_that_ended_is_not_announced_again_by_a_later_one() -> None:
+    """A second move is reported late, dated between the first and its end: the first stays resolved."""
+    late = {**DEAD, "message_id": "late"}
+    steps: list[Step] = [
+        (0, [event("dead_lettered", 0, **DEAD)]),
+        (300_000, []),
+        (420_000, [event("dead_lettered", 200_000, **late)]),
+        (500_000, []),
+    ]
+    found = [
+        (c.at_ms - event("x", 0)["at"], c.status, c.finding.key.message_id)
+        for c in judged(steps).changes
+        if c.finding.key.signal == "DeadLetterArrived"
+    ]
+    assert found == [
+        (0, "firing", "m"),
+        (300_000, "resolved", "m"),
+        (420_000, "firing", "late"),
+        (500_000, "resolved", "late"),
+    ]
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_message_that_comes_again_under_its_own_id_is_announced_again(restart: bool) -> None:
     """Redriven with its id kept and dead-lettered again within five minutes: three arrivals, one end."""

@@ -121,7 +121,9 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
             continue
         about = {"message_id": arrival.message_id, "part": _which_arrival(arrival, firing)}
         finding = c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), **about)
-        found[finding.key] = finding
+        # One that is not new and no longer fires was announced, and has ended; a later arrival does not bring it back.
+        if finding.key in found or c.now - _quiet_from(finding, "arrived_at") < quiet_ms:
+            found[finding.key] = finding
     newer = c.now
     for finding in _latest(c, (f for f in found.values() if f.key.message_id is not None), "arrived_at"):
         quiet_from = _quiet_from(finding, "arrived_at")
