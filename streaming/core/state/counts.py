@@ -12,6 +12,8 @@ from streaming.core.state.queues import NEVER, Depth
 
 KEPT_AT_LEAST = 2
 LOOKED_AT_MS = 300_000
+FEWEST_WITHOUT_VISIBLE = 3
+"""Each count is approximate: this many, over some minutes, are not wrong together."""
 
 _AT, _VISIBLE, _IN_FLIGHT, _DELAYED = (Depth._fields.index(name) for name in ("at", "visible", "in_flight", "delayed"))
 
@@ -53,8 +55,11 @@ def empty_since(before: Array, owner: Array, rows: Array, queues: Array) -> Arra
     return result
 
 
-def summary_of_counts(empty_from: Array, owner: Array, rows: Array, queues: Array) -> dict[str, Array]:
-    """Return the columns COUNTS of the queue table. `empty_from`: see `empty_since`."""
+def summary_of_counts(empty_from: Array, owner: Array, rows: Array, queues: Array, after_ms: Array) -> dict[str, Array]:
+    """Return the columns COUNTS of the queue table.
+
+    `empty_from`: see `empty_since`. `after_ms`: for how long each queue's counts must show something before it is believed.
+    """
     starts, stops = (np.searchsorted(owner, queues, side=side) for side in ("left", "right"))
     any_known = starts < stops
     unsettled = _unsettled(rows)
@@ -76,7 +81,23 @@ def summary_of_counts(empty_from: Array, owner: Array, rows: Array, queues: Arra
         most[any_known] = np.maximum.reduceat(np.where(lately, unsettled, -1), starts[any_known])
     empty = any_known & (unsettled[latest] == 0)
     since = np.where(empty, empty_since(empty_from, owner, rows[: len(owner)], queues), -1)
-    return found | {"counted_most": most, "empty_since": since}
+    return found | {"counted_most": most, "empty_since": since} | _without_visible(owner, rows[: len(owner)], queues, after_ms)
+
+
+def _without_visible(owner: Array, rows: Array, queues: Array, after_ms: Array) -> dict[str, Array]:
+    """Return the times of the first and the last of enough counts without visible messages, the latest; 0 where there are none.
+
+    Other counts may lie between them: what was visible all the time would be in every count.
+    """
+    none = rows[:, _VISIBLE] == 0
+    owner, at = owner[none], rows[none, _AT]
+    place = np.searchsorted(queues, owner)
+    stops = np.searchsorted(owner, queues, side="right")
+    last = np.append(at, 0)[stops - 1] * (stops > np.searchsorted(owner, queues, side="left"))
+    enough = (at <= last[place] - after_ms[place]) & (np.arange(len(at)) <= stops[place] - FEWEST_WITHOUT_VISIBLE)
+    first = np.zeros(len(queues), dtype=np.int64)
+    np.maximum.at(first, place[enough], at[enough])
+    return {"without_visible_from": first, "without_visible_until": np.where(first > 0, last, 0)}
 
 
 def _unsettled(rows: Array) -> Array:

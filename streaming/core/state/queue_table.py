@@ -14,7 +14,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.counts import compactable_counts, empty_since, sorted_counts, summary_of_counts
+from streaming.core.state.counts import LOOKED_AT_MS, compactable_counts, empty_since, sorted_counts, summary_of_counts
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
@@ -42,9 +42,12 @@ COUNTS = (
     "counted_delayed",
     "counted_most",
     "empty_since",
+    "without_visible_from",
+    "without_visible_until",
 )
 """From the broker's counts: the latest (its time, 0 before the first); the most messages in its counts of the last five
-minutes, -1 before the first; since when its counts have been empty without a break, -1 when the latest was not."""
+minutes, -1 before the first; since when its counts have been empty without a break, -1 when the latest was not; the times of the
+first and the last of several counts without visible messages, far enough apart, 0 where there are none."""
 REPORTED = ("visible_counted_at", "paused", "redrive_reported")
 """From the attributes: when the visible messages were last counted; whether the queue is paused; whether a redrive is known."""
 TIMEOUT = tuple(f"timeout_{field}" for field in TimeoutChange._fields)
@@ -229,7 +232,9 @@ class QueueTable:
 
     def _put_depths(self, queues: Array, owner: Array, rows: Array) -> None:
         self._depths.replace(queues, owner, rows)
-        for name, values in summary_of_counts(self._columns["empty_from"][queues], owner, rows, queues).items():
+        after_ms = self._limits[queues, LIMITS.index("reconcile_after_ms")]
+        after_ms = np.where(after_ms > 0, after_ms, LOOKED_AT_MS)  # not resolved yet
+        for name, values in summary_of_counts(self._columns["empty_from"][queues], owner, rows, queues, after_ms).items():
             self._columns[name][queues] = values
 
     def holds(self, number: int) -> dict[int, int]:

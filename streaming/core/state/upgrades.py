@@ -171,13 +171,15 @@ def _to_version_10(columns: Columns, header: Header) -> None:
 
 
 def _to_version_11(columns: Columns, header: Header) -> None:
-    """Upgrade to version 11: convert the reasons of losses from pairs in the header to columns, and add the last delivery.
+    """Upgrade to version 11: convert the reasons of losses from pairs in the header to columns, add the last delivery and counts.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
     if "q.l.last_delivery" not in columns:
         columns["q.l.last_delivery"] = np.zeros_like(columns["q.last_state_at"])
         columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
+    for name in ("without_visible_from", "without_visible_until"):
+        columns.setdefault(f"q.{name}", np.zeros_like(columns["q.last_state_at"]))  # from the next counts on
     of_losses, header["loss_reasons"] = pack_reasons({int(key): reason for key, reason in header["loss_reasons"]})
     columns |= of_losses
 

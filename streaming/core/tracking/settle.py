@@ -14,6 +14,7 @@ from streaming.core.state.rows import (
     F_MOVE_INFERRED,
     F_PURGED,
     F_RECONCILED,
+    F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dead_letters import detect_dead_letters, share_send_times
@@ -22,7 +23,8 @@ from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
 from streaming.core.tracking.last_deliveries import end_last_deliveries
 from streaming.core.tracking.retention import last_heard, run_out
-from streaming.core.tracking.surplus_messages import find_surplus_messages
+from streaming.core.tracking.surplus_messages import COUNT_LAG_MS, find_surplus_messages
+from streaming.core.tracking.windows import visible_since
 
 
 def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
@@ -36,6 +38,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     end_last_deliveries(state, now, settings)
     run_out(state, now, settings)
     _reconcile(state, settings)
+    _drop_uncounted(state, settings)
     _drop_surplus_messages(state)
     count_failures(state, now, settings)
     _notice(state, now)
@@ -72,6 +75,26 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
     gone = counts_delayed[queue] | (rows.at("delay", candidates) <= until[queue])
     hit = candidates[gone & (until[queue] - heard >= after_ms[queue])]
     end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
+
+
+def _drop_uncounted(state: ShardState, settings: Settings) -> None:
+    """Drop messages that seem to have been visible all the time while several of the broker's counts show none visible.
+
+    The report of their deletion was lost, as when a consumer is killed. A busy queue is seldom empty, so `_reconcile` would never
+    find them. Ordered queues are left out: a message behind the head of its group may not count as visible. So are windows of
+    which the length can only be assumed.
+    """
+    queues, rows = state.queues, state.rows
+    visible_by = np.where(queues.is_ordered(settings), 0, queues.column("without_visible_from") - COUNT_LAG_MS)
+    if not (visible_by > 0).any():
+        return
+    hit = np.flatnonzero((rows["ended"] == 0) & (rows["sent"] <= visible_by[rows["queue"]]))
+    by_default = (rows.at("flags", hit) & F_WINDOW_DEFAULT) != 0
+    hit = hit[~by_default | (queues.limit("visibility_known", settings)[rows.at("queue", hit)] > 0)]
+    queue, until = rows.at("queue", hit), queues.column("without_visible_until")
+    since = np.maximum(last_heard(state, hit), visible_since(state, settings, hit))
+    gone = since <= visible_by[queue]
+    end(state, hit[gone], until[queue[gone]], F_RECONCILED, T_RECONCILED)
 
 
 def _drop_surplus_messages(state: ShardState) -> None:

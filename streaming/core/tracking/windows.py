@@ -42,7 +42,7 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     returning = waits & (code == RELEASED) & (now < end)
     delayed = returning | (waits & (code == 0) & (now < delay))
     visible = waits & ~delayed
-    since = np.maximum(rows["sent"], np.where(code == 0, delay, end))
+    since = _visible_since(rows["sent"], code, delay, end)
     return Windows(
         live=live,
         in_flight=in_flight,
@@ -52,6 +52,17 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
         visible_since=since,
         returning=returning,
     )
+
+
+def visible_since(state: ShardState, settings: Settings, chosen: Array) -> Array:
+    """Return since when a consumer could have received some rows' messages, or from when on it can."""
+    sent, code, delay = (state.rows.at(name, chosen) for name in ("sent", "window_code", "delay"))
+    return _visible_since(sent, code, delay, window_ends(state, settings, chosen))
+
+
+def _visible_since(sent: Array, code: Array, delay: Array, end: Array) -> Array:
+    since: Array = np.maximum(sent, np.where(code == 0, delay, end))
+    return since
 
 
 def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:

@@ -34,6 +34,8 @@ class OneQueue:
         latest, since = self.depths[-1], self.empty_from
         for depth in self.depths:
             since = (since or depth.at) if depth.unsettled == 0 else 0
+        none = [depth.at for depth in self.depths if depth.visible == 0]
+        first = max((at for at in none[:-2] if at <= none[-1] - LATELY_MS), default=0)
         return {
             "counted_at": latest.at,
             "counted_visible": latest.visible,
@@ -41,6 +43,8 @@ class OneQueue:
             "counted_delayed": latest.delayed,
             "counted_most": max(depth.unsettled for depth in self.depths if depth.at >= latest.at - LATELY_MS),
             "empty_since": since if latest.unsettled == 0 else -1,
+            "without_visible_from": first,
+            "without_visible_until": none[-1] if first else 0,
         }
 
 

@@ -1,4 +1,4 @@
-"""Messages that the broker no longer counts are reconciled away, in each queue by its own counts."""
+"""Messages that the broker no longer counts, at all or as visible, are reconciled away, in each queue by its own counts."""
 
 from __future__ import annotations
 
@@ -49,13 +49,16 @@ def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
     """Compute the same message by message."""
     counts = [e for e in events if e["type"] == "queue_state"]
     empty = [e["at"] for e in counts if not e["attributes"]["visible"]]
+    visible_by = max((at for at in empty[:-2] if at <= empty[-1] - 1_000 * AFTER_S[queue]), default=0) - 120_000
     gone, ids = 0, {e["message_id"] for e in events if e["type"] == "sent"}
     for message_id in ids:
         own = [e for e in events if e.get("message_id") == message_id]
         heard = max([*(e["at"] for e in own), min(empty, default=NEVER)])
         visible_at = next((e["visible_at"] for e in own if "visible_at" in e), 0)
         may_be_delayed = "delayed" not in counts[-1]["attributes"] and visible_at > counts[-1]["at"]
-        gone += counts[-1]["at"] - heard >= 1_000 * AFTER_S[queue] and not may_be_delayed
+        # Of one that was received it is not known when its window ended.
+        seen_waiting = len(own) == 1 and max(own[0]["at"], visible_at) <= visible_by
+        gone += seen_waiting or (counts[-1]["at"] - heard >= 1_000 * AFTER_S[queue] and not may_be_delayed)
     return gone, len(ids) - gone
 
 
