@@ -41,7 +41,8 @@ BY_NAME: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in 
 UNUSED_THRESHOLDS: Mapping[str, str] = MappingProxyType(
     {
         "reconcile_after_s": (
-            "No signal: when the broker's own counts have been zero for this long, messages still tracked are removed and "
+            "No signal: when the broker's own counts have been zero for this long, messages still tracked are removed, and those "
+            "that seem to wait in a standard queue when three counts over this long show nothing visible. They are "
             "counted in queuewatch_messages_reconciled_total."
         ),
     }

@@ -103,7 +103,7 @@ def coverage(look_for: str) -> Check:
 
 def reconciled(look_for: str) -> Check:
     return Check(
-        "Messages removed because the broker said the queue is empty",
+        "Messages removed because the broker said that the queue is empty, or that none of them waits",
         "series queuewatch_messages_reconciled_total | awk '$NF > 0'",
         look_for,
     )
