@@ -24,7 +24,7 @@ def left(events: list[Wire], settings: Settings | None = None) -> tuple[int, int
     """Return how many messages were dropped because the counts contradict them, and how many are tracked as visible."""
     start = event("x", 0, "q")["at"]
     steps = [(at, [e for e in events if at - 60_000 < e["at"] - start <= at]) for at in range(0, 1_200_000, 60_000)]
-    summary = run_steps(steps, settings or Settings(), restart=True)[-1].queues[QueueName("aws_sqs", "", "q")]
+    summary = run_steps(steps, settings or Settings(), restart=True, shards=3)[-1].queues[QueueName("aws_sqs", "", "q")]
     return summary.total("reconciled"), summary.numbers["visible"]
 
 
