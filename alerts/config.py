@@ -78,8 +78,8 @@ class AlertRulesConfig(Section):
     """Tags of `judge.tag_labels` that alerts about a queue carry as labels, for routing: `team` becomes `tag_team`."""
     labels: dict[LabelName, str] = Field(default_factory=lambda: {"rulesgroup": "queuewatch"})
     """Constant labels added to every alert, for routing."""
-    interval_s: Annotated[float, Field(gt=0)] = 15
-    """How often Prometheus evaluates the rules, in seconds."""
+    interval_s: Annotated[float, Field(gt=0)] = 3
+    """How often Prometheus evaluates the rules, in seconds: a page waits at most this long after a scrape."""
     kubernetes: KubernetesSection = Field(default_factory=KubernetesSection)
     objectives: Mapping[Name, Objective] = Field(default_factory=dict)
     """Service-level objectives by name, for recording rules and the two alerts on error budgets."""

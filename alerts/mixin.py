@@ -12,7 +12,7 @@ from typing import Any
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
 from alerts.entry import ALERT_GROUPS, DASHBOARD_NAMES, Entry
-from alerts.objectives import LONG_INTERVALS
+from alerts.objectives import LONG_INTERVALS, SHORT_INTERVALS
 from alerts.ownership import TAGGED
 from alerts.prometheus_rules import (
     LONG_GROUP,
@@ -43,6 +43,7 @@ local data = import 'alerts.json';
     labels: data.config.labels,
     interval: data.config.interval,
     // Of what is recorded over days. The objectives themselves are those `queuewatch rules` was run with.
+    objectivesInterval: data.config.objectives_interval,
     longInterval: data.config.long_interval,
     // Per alert: enabled, severity (null: the judge's or the catalogue's), limit (a string, in the unit of the
     // catalogue), for, keepFiringFor, match (further matchers of the queue, beginning with a comma).
@@ -89,7 +90,9 @@ local data = import 'alerts.json';
   ],
   local group(name) = {
     name: 'queuewatch.' + name,
-    interval: if name == data.longGroup then config.longInterval else config.interval,
+    interval: if name == data.longGroup then config.longInterval
+    else if name == 'objectives' then config.objectivesInterval
+    else config.interval,
     // Recorded in the group that reads it: the rules of a group are evaluated in order.
     rules: recorded(name) + [
       rule(alert)
@@ -128,6 +131,7 @@ def mixin_data(config: AlertRulesConfig) -> str:
             "tag_labels": list(config.tag_labels),
             "labels": dict(config.labels),
             "interval": duration(config.interval_s),
+            "objectives_interval": duration(SHORT_INTERVALS * config.interval_s),
             "long_interval": duration(LONG_INTERVALS * config.interval_s),
         },
         "switches": {entry.name: _switch(entry, config) for entry in CATALOGUE},

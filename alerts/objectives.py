@@ -22,8 +22,9 @@ PERIOD_S: Final = 28 * 86_400
 """Four weeks: every period has the same weekdays."""
 SHORT_WINDOWS_S: Final = (300, 1_800, 3_600, 7_200, 21_600)
 LONG_WINDOWS_S: Final = (86_400, 259_200, PERIOD_S)
-LONG_INTERVALS: Final = 20
-"""Windows of days read much data and change slowly, so their rules have an interval this many times as long."""
+SHORT_INTERVALS: Final = 5
+LONG_INTERVALS: Final = 100
+"""Windows of hours and of days read much data and change slowly, so their rules have an interval this many times as long."""
 
 
 class Pair(NamedTuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig, AlertSwitch
 from alerts.entry import ALERT_GROUPS, DashboardName, Entry
-from alerts.objectives import LONG_INTERVALS, long_rules, short_rules
+from alerts.objectives import LONG_INTERVALS, SHORT_INTERVALS, long_rules, short_rules
 from alerts.ownership import tagged
 from alerts.templating import dashboard_path
 from alerts.units import duration, number
@@ -18,6 +18,8 @@ RuleGroup = dict[str, Any]
 
 LONG_GROUP = "objectives-long"
 """The group that records windows of days; it has no alerts."""
+INTERVALS: Mapping[str, int] = {"objectives": SHORT_INTERVALS, LONG_GROUP: LONG_INTERVALS}
+"""How many times as long as that of the other groups the interval of a group is."""
 
 DASHBOARD_VARIABLES: dict[DashboardName, tuple[str, ...]] = {
     "overview": ("job", "system", "scope_id"),
@@ -43,12 +45,15 @@ def rule_groups(config: AlertRulesConfig) -> list[RuleGroup]:
         # Rules of one group are evaluated in order; across groups an alert could read a value that is one evaluation old.
         rules = recorded.get(group, []) + [alert_rule(entry, config) for entry in enabled(config) if entry.group == group]
         if rules:
-            groups.append({"name": f"queuewatch.{group}", "interval": duration(config.interval_s), "rules": rules})
+            groups.append(_group(group, rules, config))
     if long := recorded[LONG_GROUP]:
-        groups.append(
-            {"name": f"queuewatch.{LONG_GROUP}", "interval": duration(LONG_INTERVALS * config.interval_s), "rules": long}
-        )
+        groups.append(_group(LONG_GROUP, long, config))
     return groups
+
+
+def _group(name: str, rules: list[dict[str, Any]], config: AlertRulesConfig) -> RuleGroup:
+    interval_s = INTERVALS.get(name, 1) * config.interval_s
+    return {"name": f"queuewatch.{name}", "interval": duration(interval_s), "rules": rules}
 
 
 def enabled(config: AlertRulesConfig) -> Iterator[Entry]:

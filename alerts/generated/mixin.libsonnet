@@ -15,6 +15,7 @@ local data = import 'alerts.json';
     labels: data.config.labels,
     interval: data.config.interval,
     // Of what is recorded over days. The objectives themselves are those `queuewatch rules` was run with.
+    objectivesInterval: data.config.objectives_interval,
     longInterval: data.config.long_interval,
     // Per alert: enabled, severity (null: the judge's or the catalogue's), limit (a string, in the unit of the
     // catalogue), for, keepFiringFor, match (further matchers of the queue, beginning with a comma).
@@ -61,7 +62,9 @@ local data = import 'alerts.json';
   ],
   local group(name) = {
     name: 'queuewatch.' + name,
-    interval: if name == data.longGroup then config.longInterval else config.interval,
+    interval: if name == data.longGroup then config.longInterval
+    else if name == 'objectives' then config.objectivesInterval
+    else config.interval,
     // Recorded in the group that reads it: the rules of a group are evaluated in order.
     rules: recorded(name) + [
       rule(alert)

@@ -170,7 +170,8 @@ def test_the_mixin_has_the_same_settings(tmp_path: Path) -> None:
         tagLabels: ['team', 'cost_center'],
         labels: { team: 'messaging' },
         interval: '30s',
-        longInterval: '10m',
+        objectivesInterval: '150s',
+        longInterval: '50m',
         alerts+: {
             PoisonMessage+: { severity: 'critical', match: ',queue!~"dev-.*\\\\\\\\.fifo"' },
             NoisyGroup+: { enabled: false },

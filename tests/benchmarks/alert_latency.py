@@ -101,8 +101,8 @@ class AlertPath:
 
 
 @contextmanager
-def alert_path(metrics_url: str, *, interval_s: int = 1) -> Iterator[AlertPath]:
-    """Run the path for a queuewatch at `metrics_url`; scrape and evaluate every `interval_s`. Raises `ServiceUnavailable`."""
+def alert_path(metrics_url: str, *, scrape_s: int = 1, evaluate_s: float = 1) -> Iterator[AlertPath]:
+    """Run the path for a queuewatch at `metrics_url`, scraped and evaluated this often. Raises `ServiceUnavailable`."""
     target = urlsplit(metrics_url)
     scrape = {
         "job_name": JOB,
@@ -110,13 +110,13 @@ def alert_path(metrics_url: str, *, interval_s: int = 1) -> Iterator[AlertPath]:
         "static_configs": [{"targets": [target.netloc]}],
     }
     with tempfile.TemporaryDirectory(prefix="queuewatch-rules-") as folder:
-        generate(Path(folder), AlertRulesConfig(job=JOB, interval_s=interval_s))
+        generate(Path(folder), AlertRulesConfig(job=JOB, interval_s=evaluate_s))
         with (
             paged_alertmanager() as (alertmanager, notifications),
             start_prometheus(
                 rule_files=[Path(folder) / PROMETHEUS_RULES],
                 alertmanager=alertmanager,
-                interval=f"{interval_s}s",
+                interval=f"{scrape_s}s",
                 config={"scrape_configs": [scrape]},
             ) as prometheus,
         ):

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 
+from alerts.config import AlertRulesConfig
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars
 from tests.benchmarks.alert_latency import AlertPath, alert_path, epoch_s, first_sample_s
 from tests.benchmarks.figures import Figure, Run
@@ -38,7 +39,7 @@ from tests.services.process import ServiceUnavailable
 from tests.services.prometheus import Server
 
 SCRAPED_EVERY_S: Final = 15
-"""How often Prometheus scrapes and evaluates: the interval in its sample configuration and in the generated rules."""
+"""How often Prometheus scrapes: the interval in its sample configuration. It evaluates the rules as often as these say."""
 BETWEEN_ROUNDS_S: Final = 4.0
 ARRIVES_WITHIN_S: Final = 120.0
 PROMISED_PUSH_S, PROMISED_PROMETHEUS_S = 2.0, 20.0
@@ -119,7 +120,9 @@ def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
             causes.append(stack.enter_context(workers(node, service.url, token, rounds + 1)).poison)
         run.say("    waiting for the job, and for the collector to know the queues")
         service.wait(lambda metrics: _known(metrics, queues))
-        prometheus = stack.enter_context(alert_path(f"{service.url}/metrics", interval_s=SCRAPED_EVERY_S))
+        prometheus = stack.enter_context(
+            alert_path(f"{service.url}/metrics", scrape_s=SCRAPED_EVERY_S, evaluate_s=AlertRulesConfig().interval_s)
+        )
         prometheus.wait_for_scrape(within_s=60)
         for cause in causes:
             fault = cause(rounds)
