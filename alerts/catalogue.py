@@ -42,8 +42,9 @@ UNUSED_THRESHOLDS: Mapping[str, str] = MappingProxyType(
     {
         "reconcile_after_s": (
             "No signal: when the broker's own counts have been zero for this long, messages still tracked are removed, and those "
-            "that seem to wait in a standard queue when three counts over this long show nothing visible. They are "
-            "counted in queuewatch_messages_reconciled_total."
+            "that seem to wait in a standard queue when three counts over this long show nothing visible, and those of an SQS "
+            "FIFO group of which a later message was received this long after their own last receive. They are counted in "
+            "queuewatch_messages_reconciled_total."
         ),
     }
 )

@@ -97,6 +97,6 @@ class Thresholds:
     coverage_high_ratio: float = 1.1
     coverage_s: float = 600.0
 
-    # Not a signal: the broker's counts have been empty, or several without visible messages, this long => messages that are still
-    # tracked, or seem to wait, are reconciled away.
+    # Not a signal: the broker's counts have been empty, or several without visible messages, this long, or a later message of an
+    # SQS FIFO group was received this long after => messages that are still tracked, or seem to wait, are reconciled away.
     reconcile_after_s: float = 300.0

@@ -20,7 +20,7 @@ from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
 from streaming.judge.drain import recent_peak
 from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
-from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS
+from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.rules.queues import expected_ms, stalled_since
@@ -109,6 +109,8 @@ def _may_slide(c: Context) -> bool:
     for field in ("failed", "retried", "outlived", "touched_unsent"):
         if recent.value(field, 0) != recent.value(field, -1):
             return True
+    if c.ordered and some_went_unseen(recent, c.now):
+        return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.
     if not 0 < c.tracked < recent_peak(c):
         return False

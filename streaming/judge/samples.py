@@ -22,11 +22,12 @@ def sample_table(queues: MergedQueues, places: Ints) -> Ints:
     totals = queues.totals[places]
     column = {name: queues.columns[name][places] for name in ("visible", "in_flight", "delayed")}
     table[:, _SAME_TO] = totals[:, _SAME_FROM]
-    settled = totals[:, _SETTLED_FROM].sum(axis=1)
+    reconciled, found_later = (totals[:, TOTALS.index(name)] for name in ("reconciled", "found_later"))
+    ended = totals[:, _SETTLED_FROM].sum(axis=1)
     oldest = queues.oldest[places, 1]
     for name, values in (
-        ("settled", settled),
-        ("departed", settled - totals[:, TOTALS.index("reconciled")]),
+        ("settled", ended - found_later),
+        ("departed", ended - reconciled),
         *((f"tracked_{state}", values) for state, values in column.items()),
         ("oldest_visible_at", np.where((column["visible"] > 0) & (oldest < NEVER), oldest, 0)),
         *((name, queues.columns[name][places]) for name in COUNTS),

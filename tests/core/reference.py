@@ -128,6 +128,14 @@ class Message:
     def sequence(self) -> int | None:
         return next((int(e["sequence"]) for e in self.events if "sequence" in e), None)
 
+    @property
+    def group(self) -> str | None:
+        return next((e["group"] for e in self.events if "group" in e), None)
+
+    @property
+    def delay(self) -> int:
+        return max((int(e.get("visible_at", 0)) for e in self.of("sent")), default=0)
+
     def moves(self) -> list[Wire]:
         """Return receives, extensions and releases in order."""
         return self.of("received", "extended", "released")
@@ -141,8 +149,7 @@ class Message:
         moves = self.moves()
         if moves and now < self.window_end(moves[-1]):
             return "delayed" if moves[-1]["type"] == "released" else "in_flight"
-        delay = max((e.get("visible_at", 0) for e in self.of("sent")), default=0)
-        return "delayed" if not moves and now < delay else "visible"
+        return "delayed" if not moves and now < self.delay else "visible"
 
     def returning(self, now: int) -> bool:
         """Whether it was released and is not visible yet."""
@@ -216,7 +223,24 @@ class Model:
                 again.events.append({"type": "moved_back", "sent_at": e["at"], **about})
 
     def live(self, queue: str) -> list[Message]:
-        return [m for m in self.messages[queue].values() if not m.ended]
+        gone = self.overtaken(queue)
+        return [m for m in self.messages[queue].values() if not m.ended and m.message_id not in gone]
+
+    def overtaken(self, queue: str) -> dict[str, int]:
+        """Return the messages never seen to be received although a later one of their group was, and when that was."""
+        if not queue.endswith(".fifo") or self.is_dead_letter_queue(queue):
+            return {}
+        messages = [m for m in self.messages[queue].values() if m.group is not None and m.sequence is not None]
+        out = {}
+        for m in messages:
+            later = [
+                (other.sequence or 0, other.last_received) for other in messages if other.group == m.group and other.receives
+            ]
+            reached, at = max(later, default=(0, 0))
+            waited = not m.delay or m.delay + 60_000 <= at
+            if not m.moves() and (m.sequence or 0) < reached and waited:
+                out[m.message_id] = at
+        return out
 
     def purged(self, queue: str, now: int) -> int:
         """Count messages that a purge removed unprocessed; the consumers of those in flight may still finish them."""
@@ -267,13 +291,16 @@ class Model:
             return {}
         groups: dict[str, list[Message]] = defaultdict(list)
         settled: dict[str, int] = defaultdict(int)
+        gone = self.overtaken(queue)
         for m in self.messages[queue].values():
-            name = next((e["group"] for e in m.events if "group" in e), None)
             for e in m.events:
-                if name is not None and e["type"] in ENDS:
-                    settled[name] = max(settled[name], e["at"])
-            if name is not None and not m.ended:
-                groups[name].append(m)
+                if m.group is not None and e["type"] in ENDS:
+                    settled[m.group] = max(settled[m.group], e["at"])
+            if m.group is not None and m.message_id in gone:
+                settled[m.group] = max(settled[m.group], gone[m.message_id] - 1)
+        for m in self.live(queue):
+            if m.group is not None:
+                groups[m.group].append(m)
         limit = max(2 * self.timeouts[queue].now, GROUP_STUCK_MIN_MS)
         received = [m for m in self.messages[queue].values() if m.receives]
         silent_ms = min((now - m.last_received for m in received), default=now)
@@ -285,8 +312,7 @@ class Model:
             everyone = [m for ms in groups.values() for m in ms]
             by_position = all(m.sequence is not None for m in everyone)
             head = min(messages, key=lambda m: (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0))
-            delay = max((e.get("visible_at", 0) for e in head.of("sent")), default=0)
-            since = max(head.sent_at, delay, settled[name])
+            since = max(head.sent_at, head.delay, settled[name])
             returning = head.returning(now)
             if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -60,3 +61,21 @@ def test_heads_that_an_unseen_consumer_received_are_not_stuck(visible: int, in_f
     found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, UNTIL_S))
     fired = {c.finding.key.group for c in found.changes if c.finding.key.signal == "GroupStuck" and c.status == "firing"}
     assert fired == stuck
+
+
+def test_without_counts_the_order_of_groups_shows_consumers_that_do_not_report() -> None:
+    """One has half of the messages: no group is stuck, and what is missing is said. The basis recovers once both report."""
+    shared: Events = []
+    chance = random.Random(1)
+    for n, at in enumerate(range(10, 1_800, 3)):
+        group = f"g{n % 12}"
+        about = {"message_id": f"{group}{n}", "group": group}
+        shared.append(sent(group, n, at))
+        if at >= 600 or chance.random() < 0.5:
+            shared += [ev("received", at + 1, NAME, receive_count=1, sequence=str(n), consumer="w", **about)]
+            shared.append(ev("deleted", at + 2, NAME, consumer="w", **about))
+    found = judged(in_steps(shared, 10, 1_800), restart=True)
+    assert not [c for c in found.changes if c.finding.key.signal == "GroupStuck"]
+    half, whole = found.snapshots[60].queues[0], found.snapshots[-1].queues[0]
+    assert (half.basis, half.basis_reason) == ("partial", "ends of some messages of f.fifo are not seen")
+    assert whole.basis == "messages"

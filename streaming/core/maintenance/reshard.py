@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 from streaming.core.columns import Array
 from streaming.core.hashing import id_hash, queue_hash
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.interner import Interner
+from streaming.core.state.interner import GROUP_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState, QueueRecord, Reported, keep_latest
 from streaming.core.state.rows import F_PLACEHOLDER, ROW_COLUMNS, Rows
@@ -74,10 +75,10 @@ AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": 
 """What only the queue's home shard keeps: the sum over all shards."""
 
 
-NAME_COUNTERS: Final = tuple(
-    field.name for field in fields(Interner) if field.name not in ("queue", "texts", "time") and not field.name.startswith("_")
-)
+NAME_COUNTERS: Final = ("finished", "failed")
 """What is counted by group or consumer: summed, and kept only in the home shard of the name's queue."""
+NAME_TIMES: Final = (("time",), ("failed_at",), GROUP_COLUMNS)
+"""What is latest of a group or consumer, as columns that are compared together: every shard has the latest of all."""
 
 
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
@@ -163,34 +164,32 @@ def _record_for(record: QueueRecord, at_home: bool) -> QueueRecord:
 def _names(found: Sequence[Interner], moved_queues: Sequence[Array]) -> tuple[Interner, list[Array]]:
     """Return one table of all names, and per state the new number of each old one; -1 stays."""
     numbers: dict[tuple[int, str], int] = {}
-    counters: dict[str, list[int]] = {name: [] for name in NAME_COUNTERS}
-    times: list[tuple[int, int]] = []
     moved = []
     for names, queues in zip(found, moved_queues, strict=True):
-        own = np.full(len(names) + 1, -1, dtype=np.int32)
-        columns = (queues[names.queue].tolist(), names.texts.to_pylist(), names.time.tolist(), names.failed_at.tolist())
-        for old, (queue, text, at, failed_at) in enumerate(zip(*columns, strict=True)):
-            place = numbers.setdefault((queue, text), len(numbers))
-            if place == len(times):
-                times.append((at, failed_at))
-                for values in counters.values():
-                    values.append(0)
-            times[place] = max(times[place][0], at), max(times[place][1], failed_at)
-            for name, values in counters.items():
-                values[place] += int(getattr(names, name)[old])
-            own[old] = place
-        moved.append(own)
+        pairs = zip(queues[names.queue].tolist(), names.texts.to_pylist(), strict=True)
+        own = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+        moved.append(np.array([*own, -1], dtype=np.int32))
     queue = np.array([queue for queue, _ in numbers], dtype=np.int32)
-    time, failed = np.array(times, dtype=np.int64).reshape(-1, 2).T
-    merged = Interner(queue, pa.array([text for _, text in numbers], pa.string()), time.copy(), failed_at=failed.copy())
-    for name, values in counters.items():
-        setattr(merged, name, np.array(values, dtype=np.int64))
+    merged = Interner(queue, pa.array([text for _, text in numbers], pa.string()))
+    place = np.concatenate([own[:-1] for own in moved])
+    for name in NAME_COUNTERS:
+        values = np.zeros(len(queue), dtype=np.int64)
+        np.add.at(values, place, np.concatenate([getattr(names, name) for names in found]))
+        setattr(merged, name, values)
+    for compared in NAME_TIMES:
+        parts = [np.concatenate([getattr(names, name) for names in found]) for name in compared]
+        order = np.lexsort((*reversed(parts), place))
+        last = order[np.append(place[order][1:] != place[order][:-1], True)] if len(place) else order
+        for name, part in zip(compared, parts, strict=True):
+            setattr(merged, name, part[last])  # by ascending place: one for each
     return merged, moved
 
 
 def _names_for(names: Interner, home: Array) -> Interner:
     """Return a shard's own copy; `home` marks the queues it is the home of."""
-    own = Interner(names.queue.copy(), names.texts, names.time.copy(), failed_at=names.failed_at.copy())
+    own = Interner(names.queue.copy(), names.texts)
+    for name in chain(*NAME_TIMES):
+        setattr(own, name, getattr(names, name).copy())
     for name in NAME_COUNTERS:
         setattr(own, name, np.where(home[names.queue], getattr(names, name), 0))
     return own

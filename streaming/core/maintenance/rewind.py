@@ -47,7 +47,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         state.queues.put_attributes(number, attributes)
     state.queues.forget_depths_after(limit)
     rows = state.rows
-    for name in ("ended", "ended_noticed"):
+    for name in ("ended", "ended_noticed", "overtaken_since"):
         if len(rows) and rows.has(name):
             late = np.flatnonzero(rows[name] > limit)
             rows.put(name, late, np.full(len(late), now, dtype=np.int64))

@@ -30,6 +30,10 @@ def ordered_queue_reports(
     if not ordered.any():
         return {}
     grouped = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
+    is_overtaken = rows.at("overtaken_since", grouped) > 0
+    overtaken = np.bincount(rows.at("queue", grouped[is_overtaken]), minlength=len(state.queues))
+    # One that a later message of its group has overtaken is gone, so it is not the head.
+    grouped = grouped[~is_overtaken]
     if not len(grouped):
         return {}
     grouped = grouped[_in_order(state, grouped)]
@@ -37,7 +41,8 @@ def ordered_queue_reports(
     bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
     out: dict[int, OrderedQueueReport] = {}
     for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
-        out[int(queue[start])] = _one_queue(state, w, viewer, int(queue[start]), grouped[start:stop], now, settings)
+        number = int(queue[start])
+        out[number] = _one_queue(state, w, viewer, number, grouped[start:stop], int(overtaken[number]), now, settings)
     return out
 
 
@@ -58,7 +63,7 @@ def _in_order(state: ShardState, rows: Array) -> Array:
 
 
 def _one_queue(
-    state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, now: int, settings: Settings
+    state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, overtaken: int, now: int, settings: Settings
 ) -> OrderedQueueReport:
     live = state.rows
     names, head_at, group, unsettled = np.unique(
@@ -98,6 +103,7 @@ def _one_queue(
         stuck_groups=stuck_groups,
         look_ahead=look_ahead,
         youngest_received_sent_at=state.queues[number].youngest_sent_at,
+        overtaken=overtaken,
     )
 
 

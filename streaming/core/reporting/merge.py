@@ -105,6 +105,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
                     ordered.blocked,
                     ordered.hidden,
                     ordered.stuck_groups,
+                    ordered.overtaken,
                 )
                 digest[place[number]] ^= hash((*figures, ordered.look_ahead is not None))
         return digest

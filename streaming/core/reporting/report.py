@@ -103,6 +103,8 @@ class OrderedQueueReport:
     look_ahead: LookAhead | None
     youngest_received_sent_at: int
     """When the youngest message received so far was sent; 0: none was."""
+    overtaken: int
+    """Messages that were never received, although a later one of their group was: they are in none of these groups."""
 
 
 class HeldBy(NamedTuple):

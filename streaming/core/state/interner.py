@@ -11,6 +11,7 @@ from streaming.core.columns import Array, distinct
 from streaming.core.hashing import hash_texts, mix
 
 CONSUMER_COLUMNS = ("finished", "failed", "failed_at")
+GROUP_COLUMNS = ("reached_hi", "reached_lo", "reached_at")
 
 
 @dataclass(slots=True)
@@ -28,6 +29,11 @@ class Interner:
     """…and those that ended without a settlement."""
     failed_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Consumers only: the latest receive of a message that they failed to settle (epoch milliseconds, 0: none)."""
+    reached_hi: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    """Groups only: the highest position of a message that was received, as in `sequences`…"""
+    reached_lo: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    reached_at: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """…and when it was last received (epoch milliseconds, 0: none)."""
     _hashes: Array | None = None
     """Hashes of queue and name, ascending…"""
     _numbers: Array | None = None
@@ -75,8 +81,9 @@ class Interner:
             numbers[new] = len(self) + np.arange(int(new.sum()), dtype=np.int32)
             self.queue = np.concatenate([self.queue, owners[new].astype(np.int32)])
             self.texts = pa.concat_arrays([self.texts, pa.array([words[i] for i in word[new].tolist()], pa.string())])
-            for column in ("time", *CONSUMER_COLUMNS):
-                setattr(self, column, np.concatenate([getattr(self, column), np.zeros(int(new.sum()), dtype=np.int64)]))
+            for column in ("time", *CONSUMER_COLUMNS, *GROUP_COLUMNS):
+                values = getattr(self, column)
+                setattr(self, column, np.concatenate([values, np.zeros(int(new.sum()), dtype=values.dtype)]))
             order = np.argsort(hashes[new])
             where = np.searchsorted(known, hashes[new][order])
             self._hashes = np.insert(known, where, hashes[new][order])
@@ -90,7 +97,7 @@ class Interner:
         kept = np.flatnonzero(used)
         moved[kept] = np.arange(len(kept))
         self.queue, self.time = self.queue[kept], self.time[kept]
-        for column in CONSUMER_COLUMNS:
+        for column in (*CONSUMER_COLUMNS, *GROUP_COLUMNS):
             setattr(self, column, getattr(self, column)[kept])
         self.texts = self.texts.take(pa.array(kept))
         self._hashes = self._numbers = None

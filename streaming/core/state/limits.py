@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
+    BLOCKS_GROUPS,
     NEVER,
     Described,
     dead_letter_queue,
@@ -23,6 +24,7 @@ LIMITS = (
     "last_delivery",
     "poison_receives",
     "ordered",
+    "blocks_groups",
     "dead_letter_queue",
     "held_ms",
     "reconcile_after_ms",
@@ -30,9 +32,9 @@ LIMITS = (
     "dropped_quiet_ms",
 )
 """`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `last_delivery`: 0 where
-a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `dead_letter_queue`: 1
-where there is one. `held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its
-signal resolves."""
+a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `blocks_groups`: 1
+where nothing of a group is delivered behind a message that waits or is in flight. `dead_letter_queue`: 1 where there is one.
+`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
@@ -48,6 +50,7 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         last_delivery(queue, settings),
         poison_receives(queue, settings),
         int(settings.is_ordered(queue.name)),
+        int(queue.name.system in BLOCKS_GROUPS),
         int(dead_letter_queue(queue, settings) is not None),
         int(max(held_ms, thresholds.held_min_s * 1000)),
         int(thresholds.reconcile_after_s * 1000),

@@ -38,6 +38,7 @@ TOTALS = (
     "wait_ms",
     "processing_ms",
     "sojourn_ms",
+    "found_later",
 )
 """Running totals by index.
 
@@ -45,7 +46,8 @@ TOTALS = (
 or end; `touched_unsent`: those of them without a reported send. `unseen_receives`: deliveries known only from a later receive
 count. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the visibility window of the
 delivery that settled them had ended, and deliveries whose settlement was refused for that. `wait_ms`, `processing_ms`,
-`sojourn_ms`: the sums of the times that `durations` counts.
+`sojourn_ms`: the sums of the times that `durations` counts. `found_later`: those reconciled away of which a delivery or
+end was reported later.
 """
 (
     T_SENT,
@@ -66,6 +68,7 @@ delivery that settled them had ended, and deliveries whose settlement was refuse
     T_WAIT_MS,
     T_PROCESSING_MS,
     T_SOJOURN_MS,
+    T_FOUND_LATER,
 ) = range(len(TOTALS))
 
 ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
@@ -79,6 +82,9 @@ MOST_ATTRIBUTES = 200
 
 DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
 """Systems that end a message after its last delivery and tell nobody, and how often they deliver it if the limit is not known."""
+
+BLOCKS_GROUPS = frozenset({"aws_sqs"})
+"""Systems that deliver nothing of a group behind a message that waits or is in flight. ActiveMQ does, up to its prefetch."""
 
 NEVER = np.iinfo(np.int64).max // 4
 """Later than any time: the end of a window that only an acknowledgement ends."""

@@ -38,6 +38,7 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "arrived_noticed": ("i8", 0),  # …and the step in which that first became known
     "failures": ("i4", 0),  # deliveries that ended without a settlement, as counted in the totals
     "ended_noticed": ("i8", 0),  # the step in which its loss, purge or unreported move first became known
+    "overtaken_since": ("i8", 0),  # the step in which a later message of its group was first known to be received
     "parent": ("u8", 0),  # key of its row in the queue it came from
     "origin": ("i4", -1),  # the queue it came from
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID

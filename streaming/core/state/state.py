@@ -19,7 +19,7 @@ from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_c
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
-from streaming.core.state.interner import CONSUMER_COLUMNS, Interner
+from streaming.core.state.interner import CONSUMER_COLUMNS, GROUP_COLUMNS, Interner
 from streaming.core.state.loss_reasons import pack_reasons, unpack_reasons
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState, Refusals
@@ -189,7 +189,7 @@ class ShardState:
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         for kind, names in (("g", self.groups), ("c", self.consumers)):
             columns |= {f"{kind}.queue": names.queue, f"{kind}.time": names.time}
-            columns |= {f"{kind}.{name}": getattr(names, name) for name in CONSUMER_COLUMNS}
+            columns |= {f"{kind}.{name}": getattr(names, name) for name in (*CONSUMER_COLUMNS, *GROUP_COLUMNS)}
             columns[f"{kind}.lengths"], columns[f"{kind}.bytes"] = text_columns(names.texts)
         columns |= {f"moved.{serial}": moved for serial, (_, moved) in self.renumberings.items()}
         columns["texts.lengths"], columns["texts.bytes"] = text_columns(self.texts)
@@ -280,4 +280,5 @@ class ShardState:
 
 def _names(columns: dict[str, Array], kind: str) -> Interner:
     texts = texts_of(columns[f"{kind}.lengths"], columns[f"{kind}.bytes"])
-    return Interner(texts=texts, **{name: columns[f"{kind}.{name}"] for name in ("queue", "time", *CONSUMER_COLUMNS)})
+    names = ("queue", "time", *CONSUMER_COLUMNS, *GROUP_COLUMNS)
+    return Interner(texts=texts, **{name: columns[f"{kind}.{name}"] for name in names})

@@ -19,6 +19,7 @@ import numpy as np
 from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
+from streaming.core.state.interner import GROUP_COLUMNS
 from streaming.core.state.loss_reasons import pack_reasons
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import TIMEOUT, QueueTable
@@ -28,7 +29,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 11
+FORMAT_VERSION: Final = 12
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -184,6 +185,21 @@ def _to_version_11(columns: Columns, header: Header) -> None:
     columns |= of_losses
 
 
+def _to_version_12(columns: Columns, _: Header) -> None:
+    """Upgrade to version 12: add how far groups were received, which queues block them, and the count of messages found later.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    for kind in ("g", "c"):
+        for name in GROUP_COLUMNS:
+            dtype = np.int64 if name == "reached_at" else np.uint64
+            columns[f"{kind}.{name}"] = np.zeros(len(columns[f"{kind}.queue"]), dtype=dtype)
+    columns.setdefault("q.t.found_later", np.zeros_like(columns["q.t.reconciled"]))
+    if "q.l.blocks_groups" not in columns:
+        columns["q.l.blocks_groups"] = np.zeros_like(columns["q.last_state_at"])
+        columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -194,6 +210,7 @@ STEPS: Final[Mapping[int, Step]] = {
     8: Step(_ids_alone),
     9: Step(_to_version_10),
     10: Step(_to_version_11),
+    11: Step(_to_version_12),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

@@ -13,8 +13,8 @@ from streaming.core.columns import Array
 from streaming.core.events.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
 from streaming.core.events.order import message_order
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED
+from streaming.core.state.queues import NEVER, T_FOUND_LATER
+from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import without_room
@@ -22,7 +22,7 @@ from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.placeholder_rows import replace_placeholders
-from streaming.core.tracking.segments import Segments
+from streaming.core.tracking.segments import Segments, count_rows
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
@@ -178,6 +178,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     """
     live = state.rows
     flags = live.at("flags", rows)
+    count_rows(state, rows[(flags & np.uint32(ENDS)) == F_RECONCILED], T_FOUND_LATER)
     # Remember the former end by its time before its flag is cleared: its event may be repeated.
     ended = live.at("ended", rows)
     for code, flag, _ in COUNTED_ENDS:

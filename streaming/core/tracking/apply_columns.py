@@ -27,6 +27,7 @@ from streaming.core.tracking import attempts
 from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_windows
 from streaming.core.tracking.apply_ends import apply_ends
 from streaming.core.tracking.durations import count_durations
+from streaming.core.tracking.overtaken import note_reached
 from streaming.core.tracking.segments import Segments, count_rows
 
 
@@ -41,6 +42,7 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     _touch_queues(state, seg)
     state.queues.count(seg["queue"][accepted_receive], T_RECEIVED)
     _names(state, seg)
+    note_reached(state, seg.rows)
     apply_ends(state, events, seg, duplicate, settings)
     count_durations(state, seg.rows)
     return np.where(duplicate & (results == 0), 1, results).astype(np.uint8)

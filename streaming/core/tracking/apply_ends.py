@@ -24,11 +24,13 @@ from streaming.core.state.queues import (
     T_DELETED,
     T_DROPPED,
     T_EXPIRED,
+    T_FOUND_LATER,
     T_OUTLIVED,
     T_REDRIVEN,
     hold_bucket,
 )
 from streaming.core.state.rows import (
+    ENDS,
     F_DEAD_LETTERED,
     F_DELETED,
     F_DROPPED,
@@ -36,6 +38,7 @@ from streaming.core.state.rows import (
     F_MOVE_INFERRED,
     F_MOVE_REPORTED,
     F_OUTLIVED,
+    F_RECONCILED,
     F_REDRIVEN,
     F_WINDOW_DEFAULT,
 )
@@ -70,6 +73,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
             state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
     final = is_end & ~stale
     flags = live.at("flags", rows)
+    taken_for_gone = (flags & np.uint32(ENDS)) == F_RECONCILED
     for kind, flag, total in COUNTED_ENDS:
         mask = final & (code == kind)
         if not mask.any():
@@ -97,7 +101,10 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
     live.put("flags", rows, flags)
     end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
-    live.put("ended", rows, np.maximum(live.at("ended", rows), end_at))
+    # A message that was only taken for gone ended when this late report says.
+    found = taken_for_gone & (end_at > 0)
+    live.put("ended", rows, np.maximum(np.where(found, 0, live.at("ended", rows)), end_at))
+    count_rows(state, rows[found], T_FOUND_LATER)
     settled_at = np.maximum.reduceat(np.where(is_end, at, 0), seg.starts)
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)

@@ -22,6 +22,7 @@ from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
 from streaming.core.tracking.last_deliveries import end_last_deliveries
+from streaming.core.tracking.overtaken import drop_overtaken
 from streaming.core.tracking.retention import last_heard, run_out
 from streaming.core.tracking.surplus_messages import COUNT_LAG_MS, find_surplus_messages
 from streaming.core.tracking.windows import visible_since
@@ -39,6 +40,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     run_out(state, now, settings)
     _reconcile(state, settings)
     _drop_uncounted(state, settings)
+    drop_overtaken(state, now, settings)
     _drop_surplus_messages(state)
     count_failures(state, now, settings)
     _notice(state, now)

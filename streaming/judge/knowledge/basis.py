@@ -7,11 +7,10 @@ nothing recent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from streaming.core.reporting.report import GroupReport, OrderedQueueReport
+from streaming.core.reporting.report import OrderedQueueReport
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.knowledge.windows import no_ends_reported
@@ -30,6 +29,8 @@ FEWEST_SENDS_RATIO = 0.1
 FEWEST_COUNTED = 20
 FEWEST_PASSED = 4
 """The fewest younger messages received before the oldest waiting one: chance and best-effort order explain fewer."""
+MOST_GONE_UNSEEN_RATIO = 0.02
+"""In an ordered queue, this share of the messages may turn out to be gone: a consumer that is killed loses its last reports."""
 OVERTAKEN_MS = 15_000
 """A group's head was overtaken if a message sent that much later was received: its own receive would be reported by then."""
 PASSED_OVER_KEPT_MS = 60_000
@@ -124,15 +125,19 @@ def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:
     return received - before > max(FEWEST_PASSED, 0.1 * received)
 
 
-def group_passed_over(groups: Iterable[GroupReport]) -> bool:
-    """Whether a younger message of an ordering group is in flight while its head waits and was never received.
+def many_went_unseen(past: Window, now: int) -> bool:
+    """Whether many messages of an ordered queue turned out to be gone lately: consumers that do not report have them."""
+    return _went_unseen(past, now) > max(FEWEST_PASSED, MOST_GONE_UNSEEN_RATIO * past.change("received", now - SIDES_MS))
 
-    Order within a group is strict, so an unseen consumer received the head.
-    """
-    return any(
-        g.in_flight and g.head is not None and g.head.sequence and g.head.state == "visible" and not g.head.receive_count
-        for g in groups
-    )
+
+def some_went_unseen(past: Window, now: int) -> bool:
+    """Whether any message of an ordered queue turned out to be gone lately."""
+    return _went_unseen(past, now) > 0
+
+
+def _went_unseen(past: Window, now: int) -> int:
+    since = now - SIDES_MS
+    return past.change("settled", since) - past.change("departed", since)
 
 
 def basis_of(
@@ -143,6 +148,7 @@ def basis_of(
     counts_fresh: bool,
     messages_seen: bool,
     passed: bool,
+    went_unseen: bool,
     left_out: bool,
     shown_again: bool,
     dead_letters: bool,
@@ -150,10 +156,10 @@ def basis_of(
 ) -> BasisReason:
     """Return the basis by the first rule that applies.
 
-    `passed`: messages that seem to wait were passed over. `left_out`: messages are not tracked for want of room. `shown_again`:
-    consumers worked for as long as the counts must agree after a contradiction; in a backlog that only grows, what unseen
-    consumers took before becomes too small a part to be noticed. `dead_letters`: the queue is a dead-letter queue, which needs no
-    consumer.
+    `passed`: messages that seem to wait were passed over. `went_unseen`: many of them turned out to be gone. `left_out`:
+    messages are not tracked for want of room. `shown_again`: consumers worked for as long as the counts must agree after a
+    contradiction; in a backlog that only grows, what unseen consumers took before becomes too small a part to be noticed.
+    `dead_letters`: the queue is a dead-letter queue, which needs no consumer.
     """
     # 1. "Where no messages are reported, the broker's counts are all there is."
     if not messages_seen:
@@ -172,7 +178,7 @@ def basis_of(
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
     agree = demonstrated and (holds or not e.counted_at) and not (early and passed)
-    if not few_sends and seen.sends and seen.ends and not left_out and (agree or not e.seen_at):
+    if not few_sends and seen.sends and seen.ends and not went_unseen and not left_out and (agree or not e.seen_at):
         return BasisReason("messages", _agreement(counts_fresh), "")
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):

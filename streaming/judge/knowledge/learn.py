@@ -14,8 +14,8 @@ from streaming.judge.knowledge.basis import (
     QUIET_MS,
     BasisReason,
     basis_of,
-    group_passed_over,
     head_passed_over,
+    many_went_unseen,
     passed_over,
     sides,
 )
@@ -56,6 +56,7 @@ def learn(c: Context) -> Knowledge:
         counts_fresh=bool(c.broker_counts) if latest is None else c.now - latest.at <= COUNTS_FRESH_MS,
         messages_seen=summary.messages_seen,
         passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
+        went_unseen=c.ordered and many_went_unseen(c.recent, c.now),
         left_out=left_out,
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,
@@ -156,8 +157,8 @@ def _passed_over(c: Context, latest: Depth | None) -> bool:
     evidence, ordered = c.memory.evidence, c.summary.ordered_facts
     # A group may really be stuck while others flow: then the counts grow with it.
     if ordered is not None and (
-        group_passed_over(ordered.oldest)
-        or (evidence.counts_are_below() and head_passed_over(c.recent, ordered, latest, late_ms))
+        # Order within a group is strict, so an unseen consumer received these.
+        ordered.overtaken or (evidence.counts_are_below() and head_passed_over(c.recent, ordered, latest, late_ms))
     ):
         evidence.group_passed_at = c.now
     return c.now - evidence.group_passed_at <= PASSED_OVER_KEPT_MS

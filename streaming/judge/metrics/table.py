@@ -136,8 +136,9 @@ METRICS: tuple[Metric, ...] = (
         "queuewatch_messages_reconciled_total",
         "counter",
         "Messages no longer tracked because the broker's own counts showed an empty queue, or nothing visible although these "
-        "seemed to wait; because a Cloudflare message was given back at its last delivery; or because nothing was heard of them "
-        "or of their queue's counts for 14 days in a system that keeps messages until they are settled.",
+        "seemed to wait; because a later message of their SQS FIFO group was received; because a Cloudflare message was given "
+        "back at its last delivery; or because nothing was heard of them or of their queue's counts for 14 days in a system that "
+        "keeps messages until they are settled.",
         of_queue=values.total("reconciled"),
     ),
     Metric(

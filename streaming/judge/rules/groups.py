@@ -15,6 +15,7 @@ from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
@@ -54,7 +55,7 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     cut_off = _was_cut_off(c)
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
-        doubtful = c.basis != "messages" or (known is None and (cut_off or _counts_deny(c, stuck)))
+        doubtful = c.basis != "messages" or (known is None and (cut_off or _is_denied(c, stuck)))
         if doubtful and not _is_proved(c, stuck):
             continue
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
@@ -78,15 +79,15 @@ def _is_proved(c: Context, stuck: StuckGroup) -> bool:
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= _limit_ms(c, stuck)
 
 
-def _counts_deny(c: Context, stuck: StuckGroup) -> bool:
+def _is_denied(c: Context, stuck: StuckGroup) -> bool:
     """Whether the counts show that a head which seems to wait was received, or deleted, by a consumer that does not report it.
 
     Its group waits behind it, so a count of the time shows at least these messages as visible, and none in flight that nobody
-    received.
+    received. Where there are no counts, one such message that a later one of its group overtook is enough.
     """
     if stuck.reason != "not_received":
         return False
-    if c.memory.evidence.some_in_flight_are_unseen():
+    if c.memory.evidence.some_in_flight_are_unseen() or (not c.summary.depths and some_went_unseen(c.recent, c.now)):
         return True
     counts = [depth for depth in c.summary.depths if depth.at >= stuck.since]
     at = c.recent.last_before(counts[-1].at) if counts else -1

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from sources.wire import decode_records
 from streaming.core.events.route import route
-from streaming.core.maintenance.reshard import AT_HOME, SHARED, reshard
+from streaming.core.maintenance.reshard import AT_HOME, NAME_COUNTERS, NAME_TIMES, SHARED, reshard
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
+from streaming.core.state.interner import Interner
 from streaming.core.state.queues import ConsumerState, QueueRecord
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import differences, report_of
@@ -83,6 +85,25 @@ def test_every_field_of_a_queue_has_a_rule() -> None:
     """A new field must be declared as known to every shard, or only to the home shard."""
     assert {field.name for field in fields(QueueRecord)} == {"name", *SHARED, *AT_HOME}
     assert not set(SHARED) & set(AT_HOME)
+
+
+def test_every_field_of_a_name_has_a_rule() -> None:
+    """A group's or consumer's columns are counted, or latest."""
+    columns = {field.name for field in fields(Interner) if not field.name.startswith("_")}
+    assert columns == {"queue", "texts", *NAME_COUNTERS, *chain(*NAME_TIMES)}
+
+
+def test_what_is_latest_of_a_consumer_and_a_group_is_kept() -> None:
+    """Not the sum over the shards, which would be a time decades ahead; and of a group's position not the time of another."""
+    states = [ShardState.empty() for _ in range(3)]
+    failed = [event("received", n, message_id=f"m{n}", consumer="c", receive_count=1) for n in range(9)]
+    positions = [event("received", n, "p.fifo", message_id=f"{n}", group="g", sequence=f"1888222222222222222{n}") for n in (7, 8)]
+    go_on(states, 40_000, [*failed, *positions])
+    made = reshard(states, 2, Settings())
+    assert [int(state.consumers.failed_at.max()) for state in made] == [T0 + 8] * 2
+    assert sum(int(state.consumers.failed.sum()) for state in made) == 9
+    reached = [(int(g.reached_hi[0]), int(g.reached_lo[0]), int(g.reached_at[0])) for g in (state.groups for state in made)]
+    assert reached == [(18, 882_222_222_222_222_228, T0 + 8)] * 2
 
 
 def test_every_shard_knows_what_the_broker_said_about_a_consumer() -> None:
