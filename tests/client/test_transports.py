@@ -294,7 +294,7 @@ def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
         HttpTransport(url).send(b"{}\n")
     ingest.answers = [(421, {})]
     with pytest.raises(SendError, match=r"answered 421: no such name; add the name to http.allowed_hosts$"):
-        HttpPoster(f"{url}/api/v1/events").send(b"{}\n")
+        HttpPoster(f"{url}/api/v1/events", url).send(b"{}\n")
     for foreign in (b"<html>", b"[" * 4096, b"{}", b'{"error": "x"}', b"\xff", b'{"error": {"message": "' + b"x" * 9000):
         ingest.explanation, ingest.answers = foreign, [(401, {})]
         with pytest.raises(SendError, match=r"answered 401 Unauthorized; check QUEUEWATCH_TOKEN$"):
@@ -302,6 +302,18 @@ def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
     ingest.answers = [(307, {"Location": "/api/v1/events"})]
     with pytest.raises(SendError, match=f"answered 307 .*; use {url}/api/v1/events$"):
         HttpTransport(f"{url}/api/v1/events/").send(b"{}\n")
+
+
+def test_the_query_of_an_address_is_sent_and_not_shown(ingest: Ingest) -> None:
+    """A gateway in front of the service may want a key there."""
+    url = f"http://127.0.0.1:{ingest.server_port}"
+    ingest.answers = [(403, {})]
+    for to in (f"{url}?key=hush", f"{url}/x?key=hush"):
+        transport = HttpTransport(to)
+        with contextlib.suppress(SendError):
+            transport.send(b"{}\n")
+        assert "hush" not in transport.name
+    assert [path for path, _, _ in ingest.got] == ["/api/v1/events?key=hush", "/x?key=hush"]
 
 
 def test_a_refused_connection_is_retried() -> None:

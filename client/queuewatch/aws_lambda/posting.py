@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from queuewatch.places import region_of_url
 from queuewatch.transports import SendError, Transport, open_transport
-from queuewatch.transports.http import NEVER_RETRIED, explained
-from queuewatch.transports.secrets import TOKEN_VARIABLE, secret
+from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, post_headers
 
 _TIMEOUT_S: Final = 2.0
 """Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
@@ -26,8 +25,8 @@ _TIMEOUT_S: Final = 2.0
 def transport_for(to: str) -> Transport:
     """Return the transport for a value of `QUEUEWATCH_TO`. Raises `ValueError`, which says what is wrong with it."""
     given = open_transport(to)  # validates it
-    if to.startswith(("http://", "https://")):
-        return HttpPoster(given.name)
+    if isinstance(given, HttpTransport):
+        return HttpPoster(given.url, given.name)
     if to.startswith("sqs:") and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
         queue, _, options = to.removeprefix("sqs:").removeprefix("//").partition("?")
         return QueuePoster(queue, region=options.removeprefix("region=") or None)
@@ -40,6 +39,7 @@ class _Connection:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.path = parts.path or "/"
+        self._target = f"{self.path}?{parts.query}" if parts.query else self.path
         self.netloc = parts.netloc
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._make: Callable[[], http.client.HTTPConnection] = functools.partial(
@@ -47,24 +47,24 @@ class _Connection:
         )
         self._open: http.client.HTTPConnection | None = None
 
-    def post(self, payload: bytes, headers: dict[str, str], path: str | None = None) -> tuple[int, bytes]:
+    def post(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """Return status and body of the response. Raises `OSError` or `http.client.HTTPException`."""
         kept = self._open is not None
         try:
-            return self._post(payload, headers, path)
+            return self._post(payload, headers)
         except (http.client.HTTPException, ConnectionError):
             # The other side may have closed an idle connection: try a new one. Events that arrive twice are counted once.
             if not kept:
                 raise
-            return self._post(payload, headers, path)
+            return self._post(payload, headers)
 
-    def _post(self, payload: bytes, headers: dict[str, str], path: str | None) -> tuple[int, bytes]:
+    def _post(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         try:
             if self._open is None:
                 self._open = self._make()
                 self._open.connect()
                 self._open.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._open.request("POST", path or self.path, body=payload, headers=headers)
+            self._open.request("POST", self._target, body=payload, headers=headers)
             answer = self._open.getresponse()
             body = answer.read()
             if answer.will_close:
@@ -99,17 +99,14 @@ class _Poster(Transport):
 class HttpPoster(_Poster):
     """Posts NDJSON to the service's ingest endpoint, with the same bearer token as the other HTTP transport."""
 
-    def __init__(self, url: str) -> None:
-        self.name = url
+    def __init__(self, url: str, name: str) -> None:
+        """`name` is shown instead of the URL, whose query may hold a secret."""
+        self.name = name
         self.max_bytes = 1_000_000
         self._connection = _Connection(url)
 
     def send(self, payload: bytes) -> None:
-        headers = {"Content-Type": "application/x-ndjson", "User-Agent": "queuewatch"}
-        token = secret(TOKEN_VARIABLE)
-        if token:
-            headers["Authorization"] = f"Bearer {token.strip()}"
-        status, body = self._post(payload, headers)
+        status, body = self._post(payload, post_headers())
         if not 200 <= status < 300:
             # A wrong token or address is usually corrected later, so events wait as during an outage.
             problem = f"{self.name} answered {status}{explained(body)}"

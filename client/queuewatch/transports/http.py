@@ -28,21 +28,15 @@ class HttpTransport(Transport):
         if parts.username or parts.password:
             raise ValueError(f"a password does not belong in the URL; set {TOKEN_VARIABLE} instead")
         if parts.path in ("", "/"):
-            url = f"{parts.scheme}://{parts.netloc}/api/v1/events"
-        self.name = shown(url)
+            parts = parts._replace(path="/api/v1/events")
+        self.url = parts._replace(fragment="").geturl()
+        self.name = shown(self.url)
         self.max_bytes = max_bytes
-        self._url = url
         self._timeout_s = timeout_s
         self._opener = urllib.request.build_opener(_NoRedirect())
 
     def send(self, payload: bytes) -> None:
-        headers = {"Content-Type": "application/x-ndjson", "User-Agent": "queuewatch"}
-        token = secret(TOKEN_VARIABLE)
-        if token:
-            if not (token.isascii() and token.isprintable()):
-                raise SendError(f"{TOKEN_VARIABLE} contains characters that are not allowed in a header", retry=True)
-            headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(self._url, data=payload, headers=headers, method="POST")  # noqa: S310 -- http(s) only, checked above
+        request = urllib.request.Request(self.url, data=payload, headers=post_headers(), method="POST")  # noqa: S310 -- http(s) only, checked above
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 answer.read()
@@ -52,6 +46,17 @@ class HttpTransport(Transport):
         except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
             reason = getattr(error, "reason", None) or error
             raise SendError(f"{self.name} does not answer: {reason}", retry=True) from error
+
+
+def post_headers() -> dict[str, str]:
+    """Return the headers of a POST, with the current token. Raises `SendError`."""
+    headers = {"Content-Type": "application/x-ndjson", "User-Agent": "queuewatch"}
+    token = secret(TOKEN_VARIABLE)
+    if token:
+        if not (token.isascii() and token.isprintable()):
+            raise SendError(f"{TOKEN_VARIABLE} contains characters that are not allowed in a header", retry=True)
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

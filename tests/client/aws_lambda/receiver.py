@@ -22,6 +22,7 @@ class Receiver:
         self.headers: list[str] = []
         self.posts = 0
         self.status = 202
+        self.explanation = b"{}"
         self.delay_s = 0.0
         self.hangs = False
         self._lock = threading.Lock()
@@ -97,7 +98,8 @@ class Receiver:
                     with self._lock:
                         self.headers.append(head.decode().strip() + " " + headers.get("authorization", ""))
                         self.events.extend(json.loads(line) for line in body.splitlines())
-                connection.sendall(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+                answer = self.explanation
+                connection.sendall(f"HTTP/1.1 {status} X\r\nContent-Length: {len(answer)}\r\n\r\n".encode() + answer)
 
 
 @contextmanager

@@ -152,3 +152,43 @@ def test_the_token_is_sent_and_is_in_no_log(runtime: Runtime, ingest: Receiver) 
         ended(function, "m0")
     assert ingest.headers == ["POST /api/v1/events HTTP/1.1 Bearer hush-hush"]
     assert "hush-hush" not in runtime.log.read_text()
+
+
+def test_the_query_of_the_address_is_sent_and_is_in_no_log(runtime: Runtime, ingest: Receiver) -> None:
+    """A gateway in front of the service may want a key there."""
+    ingest.status = 403
+    with runtime.start(f"{ingest.url}?key=hush-hush", QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
+        ended(function, "m0")
+        ingest.status = 202
+        ended(function, "m1")
+        assert deleted(ingest) == {"m0", "m1"}
+    assert set(ingest.headers) == {"POST /api/v1/events?key=hush-hush HTTP/1.1 "}
+    assert f"{ingest.url} answered 403" in runtime.log.read_text()
+    assert "hush-hush" not in runtime.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("explanation", "logged"),
+    [
+        (b'{"error": {"message": "no\\nsuch name", "fix": "add it to http.allowed_hosts"}}', ": no such name; add it to"),
+        (b"<html>", "\n"),
+        (b'{"error": {}}', "\n"),
+        (b"null", "\n"),
+    ],
+)
+def test_the_log_says_what_the_service_says(runtime: Runtime, ingest: Receiver, explanation: bytes, logged: str) -> None:
+    """421 alone says nothing about the setting that is missing. What is no explanation of the service is not shown."""
+    ingest.status, ingest.explanation = 421, explanation
+    before = len(runtime.log.read_text()) if runtime.log.exists() else 0
+    with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000") as function:
+        ended(function, "m0")
+    assert f"answered 421{logged}" in runtime.log.read_text()[before:]
+
+
+def test_a_token_that_no_header_can_hold_changes_no_result(runtime: Runtime, ingest: Receiver) -> None:
+    """Such as a file with two lines; it is in no log either."""
+    with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="1000", QUEUEWATCH_TOKEN="hush\nhush") as function:
+        ended(function, "m0")
+    assert not ingest.events
+    assert "QUEUEWATCH_TOKEN" in runtime.log.read_text()
+    assert "hush" not in runtime.log.read_text()

@@ -9,6 +9,7 @@ import https from "node:https";
 const NEVER_RETRIED = new Set([400, 413, 415, 422]);
 const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\./;
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
+const MAX_SHOWN = 300;
 
 export class SendError extends Error {
   constructor(message, { retry, tooLarge = false }) {
@@ -32,7 +33,7 @@ class Connection {
   constructor(url) {
     this.#client = url.protocol === "https:" ? https : http;
     const agent = new this.#client.Agent({ keepAlive: true, maxSockets: 1 });
-    this.#options = { protocol: url.protocol, hostname: url.hostname.replace(/^\[|\]$/g, ""), port: url.port, path: url.pathname, method: "POST", agent };
+    this.#options = { protocol: url.protocol, hostname: url.hostname.replace(/^\[|\]$/g, ""), port: url.port, path: url.pathname + url.search, method: "POST", agent };
   }
 
   async post(payload, headers) {
@@ -80,7 +81,7 @@ export class HttpPoster {
     const url = new URL(to);
     if (url.username || url.password) throw new Error("a password does not belong in the URL; set QUEUEWATCH_TOKEN instead");
     if (url.pathname === "/") url.pathname = "/api/v1/events";
-    this.name = url.href;
+    this.name = url.origin + url.pathname; // shown, and a query may hold a secret
     this.environment = environment;
     this.connection = new Connection(url);
   }
@@ -88,11 +89,14 @@ export class HttpPoster {
   async send(payload) {
     const headers = { "Content-Type": "application/x-ndjson", "User-Agent": "queuewatch" };
     const token = this.#token();
+    if (token && /[^\x20-\x7e]/.test(token)) {
+      throw new SendError("QUEUEWATCH_TOKEN contains characters that are not allowed in a header", { retry: true });
+    }
     if (token) headers.Authorization = `Bearer ${token}`;
-    const { status } = await post(this.name, this.connection, payload, headers);
+    const { status, body } = await post(this.name, this.connection, payload, headers);
     if (status >= 200 && status < 300) return;
     // A wrong token or address is usually corrected later, so events wait as during an outage.
-    throw new SendError(`${this.name} answered ${status}`, { retry: !NEVER_RETRIED.has(status), tooLarge: status === 413 });
+    throw new SendError(`${this.name} answered ${status}${explained(body)}`, { retry: !NEVER_RETRIED.has(status), tooLarge: status === 413 });
   }
 
   #token() {
@@ -168,6 +172,17 @@ export function authorization(payload, headers, path, region, key, secret) {
 }
 
 const sha256 = (data) => createHash("sha256").update(data).digest("hex");
+
+/** Returns what the service says is wrong and how to fix it, as the end of a message; empty if something else answered. */
+function explained(body) {
+  try {
+    const { message, fix } = JSON.parse(body).error;
+    if (message === undefined || fix === undefined) return "";
+    return `: ${`${message}; ${fix}`.replace(/[\s\p{C}]+/gu, " ").trim().slice(0, MAX_SHOWN)}`;
+  } catch {
+    return "";
+  }
+}
 
 function errorCode(body) {
   try {
