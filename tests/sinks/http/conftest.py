@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
@@ -48,6 +49,12 @@ def start() -> Iterator[StartService]:
             return stack.enter_context(_running(snapshot, settings or HttpSettings(clock_ms=lambda: NOW_MS)))
 
         yield start_service
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    """The folder for the events of a test."""
+    return tmp_path / "spool"
 
 
 @pytest.fixture(scope="session")
