@@ -1,13 +1,14 @@
 """Validate attributes of queues, consumers and batches. They come from outside and may hold anything.
 
-An attribute that a rule or the tracking reads must have the type and range its name implies; an invalid value is ignored as if
-it had not been reported, and the other attributes are kept. `null` withdraws a value reported before. Unknown names pass
-unchanged.
+An attribute that a rule or the tracking reads must have the type and range its name implies; a number may
+be text of digits, as in the responses of SQS. An invalid value is ignored as if it had not been reported, and the other
+attributes are kept. `null` withdraws a value reported before. Unknown names pass unchanged.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -57,6 +58,8 @@ def read_attributes(text: str | None) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in reported.items():
         check = _check_of(name)
+        if check in _NUMBERS and isinstance(value, str) and _DIGITS.fullmatch(value):
+            value = int(value)
         if value is None or check is None:
             kept[name] = value
         elif check(value):
@@ -73,6 +76,8 @@ def _check_of(name: str) -> Callable[[object], bool] | None:
         return _is_text
     if name in COUNTS:
         return _is_count
+    if name == "failed":
+        return _is_flag_or_count
     if name.endswith("_s"):
         return _is_duration
     return _is_time if name.endswith(("_at", "_since")) else None
@@ -90,6 +95,11 @@ def _is_count(value: object) -> TypeGuard[float]:
     return _is_number(value, 0, MOST) and value == int(value)
 
 
+def _is_flag_or_count(value: object) -> bool:
+    """Of a batch: whether it failed as a whole, or how many of its messages did."""
+    return _is_flag(value) or _is_count(value)
+
+
 def _is_duration(value: object) -> bool:
     return _is_number(value, 0, LONGEST_S)
 
@@ -100,3 +110,7 @@ def _is_time(value: object) -> bool:
 
 def _is_number(value: object, least: int, most: int) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+_NUMBERS = frozenset({_is_count, _is_flag_or_count, _is_duration, _is_time})
+_DIGITS = re.compile(r"[0-9]{1,15}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from sources.wire import decode_records
+from sources.events import Event
+from sources.wire import decode_records, encode_arrow, encode_ndjson
 from streaming.core.events.packet import Packet, pack, unpack
 from streaming.core.events.queue_events import COUNTED, KINDS, PRIMARY, REMEMBERED_CHARS, QueueEvents
 from streaming.core.events.route import route
@@ -42,6 +44,38 @@ def test_attributes_that_repeat_are_read_like_the_first(tag: str) -> None:
     text = json.dumps({"visible": [0, 3], "in_flight": [0, 1], "tag": [0, tag]}, separators=(",", ":"))
     assert [found.attributes[i] for i in found["attributes"].tolist()][:2] == [text, text]
     assert len(set(found["identity"].tolist())) == 4
+
+
+WRITTEN: dict[str, Callable[[list[Event]], list[bytes]]] = {
+    "lines": lambda events: [encode_ndjson(events)],
+    "one object over several lines each": lambda events: [json.dumps(one, indent=1).encode() for one in events],
+    "an array": lambda events: [json.dumps(events).encode()],
+    "arrow": lambda events: [encode_arrow(events)],
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=list(WRITTEN))
+def test_numbers_of_attributes_may_be_text_of_digits(written: Callable[[list[Event]], list[bytes]]) -> None:
+    """GetQueueAttributes returns them so. It is the same event as with a number; other text is ignored."""
+    numbers = {"visible": 12, "in_flight": 3, "delayed": 0, "visibility_timeout_s": 30, "oldest_sent_at": T0, "tag": "7"}
+    texts = {name: str(value) for name, value in numbers.items()}
+    others = {"visible": "-1", "in_flight": "3.0", "delayed": "", "visibility_timeout_s": "9" * 5_000, "oldest_sent_at": "٧"}
+    reported = (numbers, texts, others | {"tag": "7"})
+    events = [event("queue_state", 1_000, attributes=attributes) for attributes in reported]
+    found = unpack([pack(route(decode_records(written(events)).events, Counter(), [], 1, Settings())[0])]).events.about_queues
+    assert counts(found) == [(12, 3, 0), (12, 3, 0), None]
+    read_texts = [found.attributes[i] for i in found["attributes"].tolist()]
+    assert read_texts[0] == read_texts[1]
+    assert json.loads(read_texts[2]) == {"tag": [0, "7"]}
+    first, second, third = found["identity"].tolist()
+    assert first == second != third
+
+
+@pytest.mark.parametrize(("failed", "kept"), [(True, True), (2, 2), ("0", 0), ("2", 2), ("no", None), ([], None)])
+def test_a_batch_failed_as_a_whole_or_in_part(failed: object, kept: object) -> None:
+    """Text that is no number says neither."""
+    found = read(event("batch", 1_000, batch_id="b", attributes={"failed": failed, "tag": 1}))
+    assert json.loads(found.attributes[0]).get("failed", [0, None])[1] == kept
 
 
 def test_an_event_has_the_same_identity_whatever_comes_with_it() -> None:
