@@ -1,6 +1,6 @@
 // Screen reader announcements, for signals that began or ended only.
 
-import { setText } from "./dom.js";
+import { setText, visible } from "./dom.js";
 import { count, signalWords } from "./format.js";
 
 let before = null;
@@ -23,5 +23,5 @@ export function announceSignals(firing) {
 
 // A collector's signals have no queue.
 function where(signal) {
-  return signal.queue ? ` on ${signal.queue}` : "";
+  return signal.queue ? ` on ${visible(signal.queue)}` : "";
 }

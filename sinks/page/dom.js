@@ -70,7 +70,17 @@ export function sync(parent, items, keyOf, make, update) {
   }
 }
 
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** Text from outside in which characters that are invisible, or reverse what follows, are escapes such as `\u202e`. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, (character) => {
+    const code = character.codePointAt(0).toString(16).padStart(4, "0");
+    return code.length > 4 ? `\\u{${code}}` : `\\u${code}`;
+  });
+}
+
 /** Shows an external name: its text direction does not affect the text around it, and long names wrap anywhere. */
 export function name(text, extra = "") {
-  return el("bdi", { class: `name ${extra}`.trim() }, text);
+  return el("bdi", { class: `name ${extra}`.trim() }, text && visible(text));
 }

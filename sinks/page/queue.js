@@ -3,7 +3,7 @@
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { sinceKnown, trendChart } from "./charts.js";
-import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { el, name, setAttribute, setChildren, setText, sync, visible } from "./dom.js";
 import { basisWord, count, duration, number, percent, signalWords, statusWord, systemName, time } from "./format.js";
 import { queueHash, queueKey } from "./links.js";
 import { now, setServerTime, since, until } from "./live.js";
@@ -109,7 +109,7 @@ export class QueuePage {
       queue.is_dead_letter_queue ? el("span", {}, "dead-letter queue") : null,
       queue.dashboard_url ? el("a", { href: queue.dashboard_url, rel: "noopener" }, "Grafana") : null,
     ]);
-    setText(this.sentence, queue.sentence);
+    setText(this.sentence, visible(queue.sentence));
     this.showFiring(queue.firing);
     this.showMembers(queue);
     this.showNumbers(queue);
@@ -216,7 +216,7 @@ export class QueuePage {
       near,
       (item) => item.signal,
       (item) => el("li", {}, el("strong", {}, signalWords(item.signal)), " ", el("span", {})),
-      (node, item) => setText(node.lastElementChild, item.sentence),
+      (node, item) => setText(node.lastElementChild, visible(item.sentence)),
     );
   }
 
@@ -359,7 +359,7 @@ function codeWords(text) {
 function updateReason(node, signal) {
   setAttribute(node, "data-severity", signal.severity);
   setText(node.querySelector(".severity"), signal.severity);
-  setText(node.querySelector(".signal-summary"), signal.summary);
+  setText(node.querySelector(".signal-summary"), visible(signal.summary));
   since(node.querySelector('[data-role="since"]'), signal.since_ms);
   const about = { message: signal.message_id, group: signal.group, consumer: signal.consumer, ...signal.evidence };
   const facts = Object.entries(about).filter(([, value]) => value !== null && value !== undefined);

@@ -1,6 +1,6 @@
 // The list of firing signals: name, queue, start, and a sentence with the evidence.
 
-import { el, name, setAttribute, setChildren, setText, sync } from "./dom.js";
+import { el, name, setAttribute, setChildren, setText, sync, visible } from "./dom.js";
 import { signalWords } from "./format.js";
 import { queueHash } from "./links.js";
 import { since } from "./live.js";
@@ -54,7 +54,7 @@ function make(signal) {
 function update(node, signal) {
   setAttribute(node, "data-severity", signal.severity);
   setText(node.querySelector(".severity"), signal.severity);
-  setText(node.querySelector('[data-role="summary"]'), signal.summary);
+  setText(node.querySelector('[data-role="summary"]'), visible(signal.summary));
   since(node.querySelector('[data-role="since"]'), signal.since_ms);
   const about = node.querySelector('[data-role="about"]');
   // A signal without a queue is about a collector, or about queuewatch itself.
