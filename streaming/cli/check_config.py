@@ -11,12 +11,12 @@ import typer
 def check_config(file: Annotated[Path, typer.Argument(help="The configuration file (YAML).")]) -> None:
     """Check a configuration file and the environment's overrides; lists all errors and then exits with 2."""
     from streaming.config import load_config
-    from streaming.config.check import check_files, summary, warnings
+    from streaming.config.check import check_files, summary, unread_variables, warnings
 
     config = load_config(file)
     check_files(config)
     typer.echo(f"{file}: OK")
     for line in summary(config):
         typer.echo(f"  {line}")
-    for line in warnings(config):
+    for line in (*warnings(config), *unread_variables(config)):
         typer.secho(f"  warning: {line}", fg=typer.colors.YELLOW)

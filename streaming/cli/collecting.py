@@ -14,6 +14,7 @@ from queuewatch.transports.kafka import KafkaTransport
 from sources.collect import CollectorRefused, collector_class, config_model, kind_of, run_collector
 from streaming.cli.errors import CommandError
 from streaming.cli.signals import stopped_by_signals
+from streaming.config.check import unread_variables
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config
@@ -35,6 +36,8 @@ def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
     set_up_logging(config.log)
     section = section_of(config, kind)
     destination = destination_of(config, to)
+    for line in unread_variables(config):
+        _log.warning("unread_variable", warning=line)
     stop = threading.Event()
     with stopped_by_signals(stop):
         _log.info("collecting", kind=kind, to=destination if isinstance(destination, str) else destination.name)

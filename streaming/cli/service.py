@@ -31,7 +31,7 @@ from sources.wire.scan import is_compiled
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import is_loopback, read_secret, warnings
+from streaming.config.check import is_loopback, read_secret, unread_variables, warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
@@ -79,6 +79,8 @@ def run_service(
         _log.info("listening", url=server.url)
         for line in warnings(config):
             _log.warning("unsafe_setting", warning=line)
+        for line in unread_variables(config):
+            _log.warning("unread_variable", warning=line)
         if not is_compiled():
             _log.warning(
                 "slow_decoding", warning="a slower JSON parser is in use: install gcc, then reinstall queuewatch-service"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from streaming.config.document import KeyPath, dotted_name
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import COLLECTOR_SECTIONS
 from streaming.config.model import Config
+from streaming.config.other_variables import unread
 
 T = TypeVar("T")
 
@@ -80,6 +82,11 @@ def warnings(config: Config) -> Iterator[str]:
         for name, auth in (("auth", http.auth), ("metrics_auth", http.metrics_auth)):
             if auth.username is not None or auth.token is not None or auth.token_file is not None:
                 yield f"the credentials of http.{name} are sent unencrypted: set http.tls, or put a TLS proxy in front"
+
+
+def unread_variables(config: Config, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Return warnings about variables of `env` (None: the process') that look like settings and that nothing reads."""
+    yield from unread(os.environ if env is None else env, config.model_dump(), Config)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,6 +15,7 @@ from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import EXTERNAL_SECTIONS
 from streaming.config.model import Config
 from streaming.config.names import model_at, nearest, secret_keys
+from streaming.config.other_variables import misspelt
 from streaming.config.shorthand import spelled_out
 
 _SHOWN = 80
@@ -34,9 +35,10 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     Raises `ConfigErrors` with all errors, or `ConfigError` if the file cannot be read at all.
     """
     written = read_document(path) if path is not None else Document()
-    document = override(written, os.environ if env is None else env, Config.model_fields)
+    env = os.environ if env is None else env
+    document = override(written, env, Config.model_fields)
     ours, theirs = _split(document.values)
-    errors = _secrets_in_file(Config, ours, document)
+    errors = misspelt(env, document.values, Config) + _secrets_in_file(Config, ours, document)
     config: Config | None = None
     try:
         config = Config.model_validate(spelled_out(Config, ours))

@@ -290,11 +290,6 @@ def test_a_list_is_given_as_text_with_commas(write: ConfigFile) -> None:
     assert (config.http.allowed_hosts, config.judge.tag_labels) == (("queues.example.org",), ("team",))
 
 
-def test_variables_of_other_parts_are_ignored(write: ConfigFile) -> None:
-    """`QUEUEWATCH_CACHE` and the like have no double underscore, so they are not configuration."""
-    assert load_config(write(""), {"QUEUEWATCH_CACHE": "x", "QUEUEWATCH_OFF": "1"}) == Config()
-
-
 SASL = "security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me"
 
 
