@@ -199,7 +199,8 @@ class Translator:
         event["message_id"] = message_id
         _put(event, "group", group)
         _put(event, "sequence", sequence)
-        if delay_s and int(delay_s):
+        # Zero too, for the queue may have a delay of its own; on a FIFO queue that is the only one.
+        if delay_s is not None and (int(delay_s) or not event["queue"].endswith(".fifo")):
             event["visible_at"] = at + int(delay_s) * 1000
         return event
 

@@ -199,13 +199,16 @@ def test_fifo_events_carry_group_and_sequence(watched: tuple[Any, Watch], kept: 
 
 
 def test_a_delayed_message_says_when_it_becomes_visible(watched: tuple[Any, Watch], kept: Kept) -> None:
-    """The event of a message with its own DelaySeconds says when it becomes visible."""
+    """The event of a message with its own DelaySeconds, also of zero, says when it becomes visible."""
     client, watching = watched
-    url = new_queue(client)
+    url = new_queue(client, DelaySeconds="5")
+    client.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=0)
+    client.send_message(QueueUrl=url, MessageBody="x")
     client.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=7)
     client.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x", "DelaySeconds": 9}])
     assert watching.flush()
-    assert [event["visible_at"] - event["at"] for event in kept.events()] == [7000, 9000]
+    assert [event["visible_at"] - event["at"] for event in kept.events() if "visible_at" in event] == [0, 7000, 9000]
+    assert len(kept.events()) == 4
 
 
 def test_a_dead_letter_says_where_it_came_from(elasticmq: Any, kept: Kept) -> None:

@@ -36,7 +36,7 @@ def tracked_at_counts(
     tracked = np.stack([numbers[name][queue] for name in _STATES], axis=1)
     if len(some):
         row, of_count = _changed_since(state, w, queue, at, now)
-        for states, change in ((_states_now(w, row), -1), (_states_at(state, row, at[of_count], settings), 1)):
+        for states, change in ((_states_now(w, row), -1), (_states_at(state, w, row, at[of_count], settings), 1)):
             counted = states != _NONE
             np.add.at(tracked, (of_count[counted], states[counted]), change)
     return queue, at, *tracked.T
@@ -48,9 +48,9 @@ def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: 
     first = int(at.min())
     lately = (rows["sent"] > first) | (rows["ended"] > first) | (rows["window_at"] > first)
     lately |= (w.window_end > first) & (w.window_end <= now)
-    for name in ("delay", "arrived"):
-        if rows.has(name):
-            lately |= rows[name] > first
+    lately |= w.delay_end > first
+    if rows.has("arrived"):
+        lately |= rows["arrived"] > first
     row = np.flatnonzero(lately)
     counts = np.bincount(queue, minlength=len(state.queues))
     starts = np.cumsum(counts) - counts
@@ -68,14 +68,14 @@ def _states_now(w: Windows, row: Array) -> Array:
     return states
 
 
-def _states_at(state: ShardState, row: Array, at: Array, settings: Settings) -> Array:
+def _states_at(state: ShardState, w: Windows, row: Array, at: Array, settings: Settings) -> Array:
     """Return the state each row had at a time of its own."""
     rows = state.rows
     ended = rows.at("ended", row)
     exists = (np.maximum(rows.at("sent", row), rows.at("arrived", row)) <= at) & ((ended == 0) | (ended > at))
     code, end = _latest_windows(state, row, at, settings)
     held = ((code == RECEIVED) | (code == EXTENDED)) & (at < end)
-    delayed = (at < end) & (code == RELEASED) | (code == 0) & (at < rows.at("delay", row))
+    delayed = (at < end) & (code == RELEASED) | (code == 0) & (at < w.delay_end[row])
     states: Array = np.select([~exists, held, delayed], [_NONE, _IN_FLIGHT, _DELAYED], _VISIBLE)
     return states
 

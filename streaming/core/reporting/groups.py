@@ -179,7 +179,7 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
         return [], 0
     thresholds = settings.thresholds(record.name)
     limit = group_stuck_ms(record, settings)
-    since = np.maximum(np.maximum(live.at("sent", groups.head), live.at("delay", groups.head)), groups.settled)
+    since = np.maximum(np.maximum(live.at("sent", groups.head), w.delay_end[groups.head]), groups.settled)
     receives = live.at("receive_count", groups.head)
     passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
     silent_ms = now - record.last_received_at

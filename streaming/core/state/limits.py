@@ -30,11 +30,13 @@ LIMITS = (
     "reconcile_after_ms",
     "dead_letter_quiet_ms",
     "dropped_quiet_ms",
+    "delay_ms",
 )
 """`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `last_delivery`: 0 where
 a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `blocks_groups`: 1
 where nothing of a group is delivered behind a message that waits or is in flight. `dead_letter_queue`: 1 where there is one.
-`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves."""
+`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves.
+`delay_ms`: for how long a message is delayed of which the send says nothing else."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
@@ -56,4 +58,5 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         int(thresholds.reconcile_after_s * 1000),
         int(thresholds.dead_letter_quiet_s * 1000),
         int(thresholds.dropped_quiet_s * 1000),
+        int((queue.number("delay_s") or 0) * 1000),
     )

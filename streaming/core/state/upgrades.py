@@ -186,7 +186,7 @@ def _to_version_11(columns: Columns, header: Header) -> None:
 
 
 def _to_version_12(columns: Columns, _: Header) -> None:
-    """Upgrade to version 12: add how far groups were received, which queues block them, and the count of messages found later.
+    """Upgrade to version 12: add how far groups were received, which queues block them, delays, and counts of messages found later.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
@@ -196,7 +196,8 @@ def _to_version_12(columns: Columns, _: Header) -> None:
             columns[f"{kind}.{name}"] = np.zeros(len(columns[f"{kind}.queue"]), dtype=dtype)
     columns.setdefault("q.t.found_later", np.zeros_like(columns["q.t.reconciled"]))
     if "q.l.blocks_groups" not in columns:
-        columns["q.l.blocks_groups"] = np.zeros_like(columns["q.last_state_at"])
+        for name in ("blocks_groups", "delay_ms"):
+            columns[f"q.l.{name}"] = np.zeros_like(columns["q.last_state_at"])
         columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
 
 

@@ -10,7 +10,7 @@ from streaming.core.columns import Array
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import F_WINDOW_DEFAULT
+from streaming.core.state.rows import F_SENT, F_WINDOW_DEFAULT
 from streaming.core.state.state import ShardState
 
 
@@ -26,6 +26,8 @@ class Windows:
     """When the window of the latest receive or extension ends; 0 where there is none."""
     visible_since: Array
     """For visible messages: since when a consumer could have received them."""
+    delay_end: Array
+    """Until when a message that was sent is delayed; 0 where no delay is known."""
     returning: Array
     """Given back but not visible yet: one of the delayed. It was received, so on an ordered queue its group waits for it."""
 
@@ -37,7 +39,7 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
     end = window_ends(state, settings)
     code = rows["window_code"]
     in_flight = is_in_flight(live, code, end, now)
-    delay = rows["delay"]
+    delay = _delay_ends(state, settings)
     waits = live & ~in_flight
     returning = waits & (code == RELEASED) & (now < end)
     delayed = returning | (waits & (code == 0) & (now < delay))
@@ -50,19 +52,39 @@ def windows(state: ShardState, now: int, settings: Settings) -> Windows:
         visible=visible,
         window_end=np.where(code == 0, 0, end),
         visible_since=since,
+        delay_end=delay,
         returning=returning,
     )
 
 
 def visible_since(state: ShardState, settings: Settings, chosen: Array) -> Array:
     """Return since when a consumer could have received some rows' messages, or from when on it can."""
-    sent, code, delay = (state.rows.at(name, chosen) for name in ("sent", "window_code", "delay"))
-    return _visible_since(sent, code, delay, window_ends(state, settings, chosen))
+    sent, code = (state.rows.at(name, chosen) for name in ("sent", "window_code"))
+    return _visible_since(sent, code, _delay_ends(state, settings, chosen), window_ends(state, settings, chosen))
 
 
 def _visible_since(sent: Array, code: Array, delay: Array, end: Array) -> Array:
     since: Array = np.maximum(sent, np.where(code == 0, delay, end))
     return since
+
+
+def _delay_ends(state: ShardState, settings: Settings, chosen: Array | None = None) -> Array:
+    """Return until when messages that were sent are delayed: as their event says, else by the delay of their queue.
+
+    An ordered queue of SQS has no other delay than its own.
+    """
+    rows = state.rows
+
+    def values(name: str) -> Array:
+        return rows[name] if chosen is None else rows.at(name, chosen)
+
+    end = values("delay")
+    of_queue = state.queues.limit("delay_ms", settings)
+    if not of_queue.any():
+        return end
+    by_queue = of_queue[values("queue")] * ((end == 0) & ((values("flags") & np.uint32(F_SENT)) != 0))
+    ends: Array = np.where(by_queue > 0, values("sent") + by_queue, end)
+    return ends
 
 
 def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:
