@@ -23,7 +23,7 @@ from queuewatch.transports.base import SENDER_THREAD
 from queuewatch.transports.secrets import redact
 
 _log = logging.getLogger("queuewatch.client")
-_log.addHandler(logging.NullHandler())
+"""It has no NullHandler, so that a program without logging shows on standard error why nothing arrives: see `logging.lastResort`."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0

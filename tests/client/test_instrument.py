@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.services.process import free_port
+
 _COMMAND = str(Path(sys.executable).with_name("queuewatch-instrument"))
 
 _LIFE = """
@@ -250,6 +252,15 @@ def test_without_telemetry_the_program_still_runs(sqs_environment: dict[str, str
     assert (done.returncode, done.stdout) == (5, "False\n")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == bool(says)
+
+
+def test_a_program_without_logging_shows_why_nothing_arrives(sqs_environment: dict[str, str]) -> None:
+    """Otherwise a wrong address, or a missing package, would look like success. The program itself is not affected."""
+    to = f"http://127.0.0.1:{free_port()}/api/v1/events"
+    done = run(f"{_SEND}\nimport time; time.sleep(1)\nprint('done')", sqs_environment, QUEUEWATCH_TO=to)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"telemetry is not sent: {to} does not answer")
 
 
 def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str], tmp_path: Path) -> None:
