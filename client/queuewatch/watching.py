@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 
+from queuewatch.celery_exit import flush_before_celery_exit
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
@@ -168,6 +169,7 @@ def watch(
         former.unwatch()
     if exit_deadline_s > 0:
         flush_before_sigterm(flush_all)
+        flush_before_celery_exit(flush_all)
     return made
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.services import sqs
+
 _OWNED = ("sources", "alerts", "streaming", "sinks")
 
 
@@ -221,3 +223,45 @@ def test_only_sends_of_celery_are_seen(application: Path, sqs_environment: dict[
     assert words.count("worked") == 3, words
     assert "Traceback" not in words
     assert _kinds(spool) == {"sent": 3}
+
+
+_FORWARDS = f"""{_TASKS}
+import boto3
+app.conf.worker_max_tasks_per_child = 1
+@app.task
+def forward(number):
+    boto3.client("sqs").send_message(QueueUrl=os.environ["OUT"], MessageBody=str(number))
+    print("forwarded", number, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_children_of_a_celery_worker_send_what_they_saw(
+    application: Path, sqs_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Celery ends a child by `os._exit` after a number of tasks, and with the worker. Here tasks call SQS by boto3 themselves."""
+    spool = tmp_path / "spool"
+    out = sqs.client(sqs_environment["AWS_ENDPOINT_URL_SQS"]).create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
+    environment = sqs_environment | {"QUEUE": f"celery-{uuid.uuid4().hex[:8]}", "OUT": out, "QUEUEWATCH_TO": f"spool:{spool}"}
+    (tmp_path / "tasks.py").write_text(_FORWARDS)
+    send = [str(application), "-c", "import tasks\nfor n in range(4): tasks.forward.delay(n)"]
+    subprocess.run(send, check=True, cwd=tmp_path, env=environment, timeout=60)
+    command = [str(application.with_name("queuewatch-instrument")), str(application), "-m", "celery", "-A", "tasks", "worker"]
+    command += ["-P", "prefork", "-c", "2", "--without-gossip", "--without-mingle"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as worker:
+        timer = threading.Timer(60, worker.kill)
+        timer.start()
+        try:
+            assert worker.stdout is not None
+            words = ""
+            while words.count("forwarded") < 4 and (line := worker.stdout.readline()):
+                words += line
+            worker.terminate()
+            words += worker.stdout.read()
+        finally:
+            timer.cancel()
+            worker.kill()
+    assert (words.count("forwarded"), worker.returncode) == (4, 0), words
+    assert _kinds(spool) == {"sent": 4}
