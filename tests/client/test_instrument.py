@@ -307,14 +307,17 @@ def test_a_program_without_sqs_has_almost_no_overhead(sqs_environment: dict[str,
     assert watched.stderr == ""
 
 
-def test_a_process_that_is_terminated_sends_what_it_saw(sqs_environment: dict[str, str], tmp_path: Path) -> None:
-    """Example: `docker stop` ends a loop that handles no signals."""
-    program = """
-import boto3, time, uuid
-client = boto3.client("sqs")
-url = client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
-for n in range(10): client.send_message(QueueUrl=url, MessageBody="x")
-print("sent", flush=True)
+@pytest.mark.parametrize("where", ["work()", "threading.Thread(target=work, daemon=True).start()"], ids=["main", "thread"])
+def test_a_process_that_is_terminated_sends_what_it_saw(sqs_environment: dict[str, str], tmp_path: Path, where: str) -> None:
+    """Example: `docker stop` ends a loop that handles no signals, or a program whose threads have a session each."""
+    program = f"""
+import boto3, threading, time, uuid
+def work():
+    client = boto3.Session().client("sqs")
+    url = client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"]
+    for n in range(10): client.send_message(QueueUrl=url, MessageBody="x")
+    print("sent", flush=True)
+{where}
 while True: time.sleep(1)
 """
     command = [_COMMAND, "--to", f"spool:{tmp_path}?max_age_s=60", sys.executable, "-c", program]

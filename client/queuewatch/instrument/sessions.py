@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any, Final
 
+from queuewatch.sender import flush_all
+from queuewatch.sigterm import flush_before_sigterm
 from queuewatch.transports.sqs import own_session
 from queuewatch.watching import is_disabled, watch
 
@@ -29,6 +31,9 @@ def watch_every_session() -> None:
     global _exit_deadline_s  # noqa: PLW0603 -- one per process, like the hook
     _exit_deadline_s = _deadline()
     botocore.register_initializer(_watch)
+    if _exit_deadline_s > 0:
+        # Now, because sessions may be made in other threads only, which cannot set a signal handler.
+        flush_before_sigterm(flush_all)
 
 
 def _watch(session: Any) -> None:
