@@ -23,7 +23,7 @@ from queuewatch.transports.base import SENDER_THREAD
 from queuewatch.transports.secrets import redact
 
 _log = logging.getLogger("queuewatch.client")
-"""It has no NullHandler, so that a program without logging shows on standard error why nothing arrives: see `logging.lastResort`."""
+"""It has no NullHandler: where logging is not set up, Python then shows on standard error why nothing arrives."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
