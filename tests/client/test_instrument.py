@@ -281,6 +281,18 @@ def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], com
     assert all(word in done.stderr for word in command)
 
 
+def test_a_command_that_hides_this_one_is_named(sqs_environment: dict[str, str], tmp_path: Path) -> None:
+    """OpenTelemetry's `sitecustomize` comes first and runs no other; the other way round, ours runs it."""
+    agent = tmp_path / "opentelemetry-instrument"
+    agent.write_text('#!/bin/sh\nexec "$@"\n')
+    agent.chmod(0o755)
+    command = [_COMMAND, "--to", f"spool:{tmp_path}", str(agent), "true"]
+    done = subprocess.run(command, env=sqs_environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    [line] = done.stderr.splitlines()
+    assert f"{agent} queuewatch-instrument" in line
+
+
 def test_the_command_becomes_the_program(sqs_environment: dict[str, str], tmp_path: Path) -> None:
     """The process stays the same, so signals reach the application, and the supervisor gets its exit code."""
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"

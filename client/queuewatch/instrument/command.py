@@ -16,6 +16,8 @@ _PATH: Final = str(Path(__file__).with_name("path"))
 _NAME: Final = "queuewatch-instrument"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 """The exit codes that a shell uses for these."""
+_HIDES_OURS: Final = frozenset(("opentelemetry-instrument",))
+"""Commands that put a `sitecustomize` of their own before ours, which unlike ours does not run the one that it shadows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(f"{problem}; {given.command} runs unwatched")
         else:
             _inject()
+            if os.path.basename(given.command) in _HIDES_OURS:
+                _say(f"{given.command} hides this, nothing is watched; the other way round both work: {given.command} {_NAME} …")
     try:
         os.execvp(given.command, [given.command, *given.arguments])  # noqa: S606 -- the command that the user gave
     except FileNotFoundError:
