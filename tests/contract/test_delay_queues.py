@@ -41,9 +41,11 @@ def test_messages_of_a_delay_queue_wait_without_a_signal(tmp_path: Path, queue: 
     assert lines.metric("messages_deleted_total", queue=queue)[1_200] == 3
 
 
-def test_after_the_delay_nobody_receives(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("system", "attribute"), [("aws_sqs", "delay_s"), ("cloudflare_queues", "delivery_delay_s")])
+def test_after_the_delay_nobody_receives(tmp_path: Path, system: str, attribute: str) -> None:
     """The stall begins when the first message becomes visible."""
-    events = [ev("queue_state", 0, attributes={"delay_s": DELAY_S}), ev("sent", 10, message_id="m")]
+    reported = [ev("queue_state", 0, attributes={attribute: DELAY_S}), ev("sent", 10, message_id="m")]
+    events = [event | {"system": system} for event in reported]
     lines = replayed(events, tmp_path, every="10s", until_s=1_200)
     assert lines.times("QueueStalled", "firing") == [10 + DELAY_S + 300]
     assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[1_000] == 990

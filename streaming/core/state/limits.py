@@ -58,5 +58,5 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         int(thresholds.reconcile_after_s * 1000),
         int(thresholds.dead_letter_quiet_s * 1000),
         int(thresholds.dropped_quiet_s * 1000),
-        int((queue.number("delay_s") or 0) * 1000),
+        int((queue.number("delay_s") or queue.number("delivery_delay_s") or 0) * 1000),
     )
