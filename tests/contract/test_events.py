@@ -211,7 +211,8 @@ def test_a_purge_empties_the_queue_but_for_what_came_after(tmp_path: Path) -> No
         ({"visible": 3}, {"visible": 3}),
         ({"in_flight": 2}, {"in_flight": 2}),
         ({"retention_s": 60}, {}),
-        ({"visible": "3", "in_flight": None, "delayed": [1]}, {}),
+        ({"visible": "3", "in_flight": None, "delayed": [1]}, {"visible": 3}),
+        ({"visible": "three", "in_flight": -1, "delayed": 1.5}, {}),
         ({}, {}),
     ],
 )
