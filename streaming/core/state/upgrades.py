@@ -186,7 +186,7 @@ def _to_version_11(columns: Columns, header: Header) -> None:
 
 
 def _to_version_12(columns: Columns, _: Header) -> None:
-    """Upgrade to version 12: add how far groups were received, which queues block them, delays, and counts of messages found later.
+    """Upgrade to version 12: add how far groups were received, which queues block them, delays, and messages found later.
 
     The step from version 3 to 4 makes the queues' columns as they are today.
     """
