@@ -21,13 +21,15 @@ QUEUE_STALLED = Entry(
         "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
         "paused queues are not expected to move.",
         "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count once it has "
-        "worked on that one for twice the 99th percentile of the queue's holds or, if fewer than ten were finished, as long as "
+        "worked on that one for longer than is usual, as below, or, if fewer than ten were finished, for as long as "
         "MessageHeldTooLong allows.",
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
         "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then "
         "caught up with its messages.",
         "While messages are in flight, nothing was settled for twice as long as 99 % of this queue's messages are held: where "
-        "work takes 20 minutes, nothing is settled for that long.",
+        "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
+        "window takes. So if all consumers that hold any have one, and it is less, twice the longest time within a day that one "
+        "of them took to finish its next message is enough.",
         "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
         "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "

@@ -21,7 +21,7 @@ from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measured import Measured, Near
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.queue_memory import QueueMemory
-from streaming.judge.remember import remember, remember_holds
+from streaming.judge.remember import remember, remember_holds, remember_turns
 from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.rules.table import RULES
@@ -156,6 +156,7 @@ def _evaluate(
 def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Measured]]:
     """Learn from what is new about a queue, apply the rules, and remember what they concluded."""
     remember_holds(c)
+    remember_turns(c)
     c.knowledge = learn(c)
     concluded = _apply_rules(c)
     remember(c)

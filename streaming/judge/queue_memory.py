@@ -46,6 +46,12 @@ class QueueMemory:
     """Pauses of the consumers in the broker's counts, oldest first."""
     paused_at: int = 0
     """The latest count while the queue was paused by its operators."""
+    at_work: dict[str, int] = field(default_factory=dict)
+    """Consumer with a prefetch window -> since when it works on the oldest message it holds."""
+    turns: dict[int, int] = field(default_factory=dict)
+    """How long such consumers worked until they finished the next message: see `turns`."""
+    turns_seen: int = 0
+    """How many evaluations saw a turn end."""
 
     def numbers(self) -> tuple[float, ...]:
         """Return all numbers in the order of `NUMBERS`; the last one is the index of the basis in BASES."""
@@ -102,7 +108,7 @@ FLOATS: Final = frozenset(f"evidence.{one.name}" for one in fields(Evidence) if 
 """Those that are not integers."""
 _BASIS_INDEX: Final = {basis: i for i, basis in enumerate(BASES)}
 LISTS: Final = (
-    *("since", "consumer_marks", "holds_counted", "holds", "strategies", "noisy", "purges", "pauses"),
+    *("since", "consumer_marks", "holds_counted", "holds", "strategies", "noisy", "purges", "pauses", "at_work", "turns"),
     *("evidence.at_counts", "evidence.standstill_lags_ms", "counted_arrivals.quiet_ids"),
 )
 """The names of the parts of varying size."""
@@ -123,6 +129,7 @@ _FROM_JSON: Final[dict[str, Callable[[Any], Any]]] = {
     "holds": _by_bucket,
     "purges": lambda value: [Purge(*purge) for purge in value],
     "pauses": lambda value: [Pause(*pause) for pause in value],
+    "turns": _by_bucket,
 }
 """How a part is made of its JSON; the others are what JSON gives."""
 _PARTS: Final = {name: (*name.rpartition(".")[::2], _FROM_JSON.get(name)) for name in LISTS}

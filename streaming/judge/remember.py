@@ -17,12 +17,13 @@ from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_sinc
 from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.messages import counted_arrivals
 from streaming.judge.rules.noisy import noisy_groups
-from streaming.judge.rules.prefetched import prefetched_since, working_since
+from streaming.judge.rules.prefetched import has_window, prefetched_since, working_since
 from streaming.judge.rules.purges import recent_purges
 from streaming.judge.rules.queues import backlog_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
 from streaming.judge.rules.silent import silent_since
 from streaming.judge.rules.telemetry import uncovered_since
+from streaming.judge.turns import turns_with
 
 HOLD_HALF_LIFE_MS = HOUR_MS
 
@@ -58,6 +59,21 @@ def remember_holds(c: Context) -> None:
         if new > 0:
             faded[bucket] = faded.get(bucket, 0.0) + new
     memory.holds, memory.holds_counted, memory.holds_at = faded, dict(holds), c.now
+
+
+def remember_turns(c: Context) -> None:
+    """Add the turns that ended since the last evaluation at consumers with a prefetch window."""
+    memory, summary = c.memory, c.summary
+    if not summary.consumer_states and not memory.turns:
+        return
+    finished = summary.consumer_acks
+    memory.turns_seen += any(finished.get(consumer, 0) > since for consumer, since in memory.at_work.items())
+    memory.turns = turns_with(memory.turns, memory.at_work, finished, c.now)
+    memory.at_work = {
+        held.consumer: max(held.since, finished.get(held.consumer, 0))
+        for held in summary.consumers
+        if has_window(c, held.consumer)
+    }
 
 
 def remember(c: Context) -> None:

@@ -75,3 +75,41 @@ def test_other_queues_are_not_stalled(history: list[dict[str, Any]]) -> None:
     run = judged(in_steps(history, 20, UNTIL_S))
     assert not fired(run, "QueueStalled")
     assert run.snapshots[-1].queues[0].status == "ok"
+
+
+WINDOW, WORK_S = 300, 3
+FULL_HANGS_S, FULL_UNTIL_S = 2_400, 3_000
+
+
+def backlogged(*, long_at: int = -1, long_s: int = 0) -> list[dict[str, Any]]:
+    """A consumer with a full window and a backlog hangs. Its messages take 3 s, and are held for 300 times as long.
+
+    `long_at`: one of its messages takes `long_s`.
+    """
+    state = {"connected": True, "prefetch": WINDOW}
+    out = [ev("consumer_state", at, consumer="c1", attributes=state) for at in range(0, FULL_UNTIL_S, 60)]
+    finished_s: list[int] = []
+    while (free_s := finished_s[-1] if finished_s else 0) < FULL_HANGS_S:
+        finished_s.append(free_s + (long_s if len(finished_s) == long_at else WORK_S))
+    # Each message that is finished makes room for the next one.
+    for i, at in enumerate([0] * WINDOW + finished_s):
+        by: dict[str, Any] = {"message_id": f"m{i}", "consumer": "c1"}
+        out += [ev("sent", 0, message_id=f"m{i}"), ev("received", at, receive_count=1, **by)]
+        if i < len(finished_s):
+            out.append(ev("deleted", finished_s[i], **by))
+    out += [ev("sent", 0, message_id=f"behind{i}") for i in range(WINDOW)]
+    return [event | MQ for event in sorted(out, key=lambda event: event["at"])]
+
+
+def test_a_consumer_with_a_full_window_hangs() -> None:
+    """Its messages are held for a quarter of an hour because they wait for their turn: that makes no pause usual."""
+    run = judged(in_steps(backlogged(), 10, FULL_UNTIL_S))
+    (at,) = fired(run, "QueueStalled")
+    assert FULL_HANGS_S + 300 <= at <= FULL_HANGS_S + 320
+    assert run.snapshots[-1].queues[0].status == "stalled"
+
+
+def test_one_that_took_long_for_a_message_may_do_so_again() -> None:
+    """One message took 200 s: twice that, and not more than half as much again, is not unusual."""
+    (at,) = fired(judged(in_steps(backlogged(long_at=20, long_s=200), 10, FULL_UNTIL_S)), "QueueStalled")
+    assert FULL_HANGS_S + 400 <= at <= FULL_HANGS_S + 600

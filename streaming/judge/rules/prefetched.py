@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from streaming.core.reporting.report import HeldBy
 from streaming.judge import measures
 from streaming.judge.conditions import condition, conditions
-from streaming.judge.context import Context
+from streaming.judge.context import FEWEST_HOLDS, Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
+from streaming.judge.turns import longest_turn_ms
 
 USUAL_FACTOR = 2
 """A hold, or a pause of consumers that hold messages, is unusual from this many times the 99th percentile of holds on."""
@@ -22,6 +23,18 @@ USUAL_FACTOR = 2
 def usual_limit_ms(c: Context) -> float:
     """Return how long a hold may last before it is unusual for this queue; infinite while too few were finished."""
     return math.inf if c.long_hold_ms is None else USUAL_FACTOR * c.long_hold_ms
+
+
+def unusual_turn_ms(c: Context) -> float:
+    """Return from when on it is unusual that consumers which take messages ahead of their work finish none; infinite if unknown.
+
+    Their messages are held for as long as the whole window takes, which says little about the work on one.
+    """
+    longest_ms = longest_turn_ms(c.memory.turns)
+    if longest_ms is None or c.memory.turns_seen < FEWEST_HOLDS:
+        return math.inf
+    holders = c.summary.consumers
+    return USUAL_FACTOR * longest_ms if holders and all(has_window(c, held.consumer) for held in holders) else math.inf
 
 
 def has_window(c: Context, consumer: str) -> bool:
@@ -80,7 +93,7 @@ def stuck_windows_since(c: Context) -> int | None:
     since = prefetched_since(c)
     if since is None:
         return None
-    limit_ms = usual_limit_ms(c)
+    limit_ms = min(usual_limit_ms(c), unusual_turn_ms(c))
     if limit_ms == math.inf:
         limit_ms = measures.hold(0, 0, c.summary, c.settings).limit
     oldest = min(in_work_since(c, held) for held in _with_waiting(c))

@@ -13,7 +13,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
-from streaming.judge.rules.prefetched import USUAL_FACTOR, stuck_windows_since, waiting_in_windows
+from streaming.judge.rules.prefetched import USUAL_FACTOR, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -93,7 +93,9 @@ def expected_ms(c: Context) -> int:
 
 def _usual_work_ms(c: Context) -> int:
     """Return for how long consumers that hold messages may finish none of them; 0 where none is held."""
-    return USUAL_FACTOR * (hold_quantile_ms(c.memory.holds, 0.99) or 0) if c.summary.numbers["in_flight"] else 0
+    if not c.summary.numbers["in_flight"]:
+        return 0
+    return int(min(USUAL_FACTOR * (hold_quantile_ms(c.memory.holds, 0.99) or 0), unusual_turn_ms(c)))
 
 
 @once
