@@ -185,6 +185,9 @@ class Watch:
         traits = self._lifecycle.traits
         attributes = counts.attributes()
         attributes["kind"] = "grouped" if traits.is_ordered(counts.queue) else "standard"
+        if traits.is_dead_letter_queue(counts.queue):
+            # Messages may have been in it before anything was seen to move there.
+            attributes["is_dead_letter_queue"] = True
         if (dead_letter_queue := traits.dead_letter_queue_of(counts.queue)) is not None:
             attributes["dead_letter_queue"] = dead_letter_queue
         if missing:

@@ -166,6 +166,20 @@ def test_counts_of_every_queue_are_reported(activemq: ActiveMQ) -> None:
     assert abs(attributes["oldest_sent_at"] - time.time() * 1000) < 60_000
 
 
+def test_a_queue_with_the_name_of_a_dead_letter_queue_is_reported_as_one(activemq: ActiveMQ) -> None:
+    """Its messages were moved there before the collector listened."""
+    client = Client(activemq)
+    for queue in ("DLQ.earlier", "earlier"):
+        client.send(queue)
+    with collecting(configured(activemq)) as collected:
+        until(lambda: collected.of("queue_state", "DLQ.earlier") and collected.of("queue_state", "earlier"), "both are counted")
+    client.close()
+    reported = [
+        collected.of("queue_state", queue)[-1]["attributes"].get("is_dead_letter_queue") for queue in ("DLQ.earlier", "earlier")
+    ]
+    assert reported == [True, None]
+
+
 def test_a_stopped_collector_disconnects_at_once(activemq: ActiveMQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with the broker's answer: on a clock that stands still, the two seconds for an answer never pass."""
     monkeypatch.setattr("sources.activemq.connection.time", SimpleNamespace(**vars(time) | {"monotonic": lambda: 0.0}))

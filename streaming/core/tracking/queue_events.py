@@ -175,7 +175,7 @@ def _configure(
     record.learn(times[-1], attributes, times[:-1])
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
-    if _is_redrive_source(attributes):
+    if attributes.get("is_dead_letter_queue") is True or _is_redrive_source(attributes):
         record.dead_letter = True
     if _timeouts(record, settings) != before:
         windows.add(number)
