@@ -12,7 +12,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.segments import Segments
 
-_COUNTED_RECEIVES = 64
+COUNTED_RECEIVES = 64
 """Receives up to this number are distinguished by one bit each; later ones by their content."""
 
 
@@ -23,13 +23,13 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
     is_receive = code == RECEIVED
     count = seg["receive_count"]
     unseen_before = _unseen_receives(live, rows) if is_receive.any() else np.zeros(0, dtype=np.int64)
-    numbered = is_receive & (count > 0) & (count <= _COUNTED_RECEIVES)
+    numbered = is_receive & (count > 0) & (count <= COUNTED_RECEIVES)
     if numbered.any():
         bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
         seen = live.at("seen", rows)
         first = np.zeros(len(code), dtype=bool)
         where = np.flatnonzero(numbered)
-        pairs = seg.of_event[where] * (_COUNTED_RECEIVES + 1) + count[where]
+        pairs = seg.of_event[where] * (COUNTED_RECEIVES + 1) + count[where]
         first[where[np.unique(pairs, return_index=True)[1]]] = True
         duplicate |= numbered & (~first | ((seen[seg.of_event] & bit) != 0))
         live.put("seen", rows, seen | np.bitwise_or.reduceat(bit, seg.starts))

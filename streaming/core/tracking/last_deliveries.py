@@ -16,6 +16,7 @@ from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queues import T_DEAD_LETTERED, T_DROPPED, T_RECONCILED, dead_letter_queue, max_receive_count
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_MOVE_INFERRED, F_RECONCILED
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.apply_deliveries import COUNTED_RECEIVES
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.inferred_moves import add_dead_letters
 from streaming.core.tracking.windows import window_ends
@@ -28,22 +29,29 @@ LOST = "given back at its last delivery, and there is no dead-letter queue"
 def end_last_deliveries(state: ShardState, now: int, settings: Settings) -> None:
     """End the messages given back at their last delivery, and those whose last window ran out.
 
-    A message that was delivered more often than that shows that the limit is another one: it is left alone. So are dead letters,
-    whose count may continue from their source queue.
+    A message that was delivered more often than that shows that the limit is another one: it is left alone. A dead letter's
+    deliveries are counted anew in the dead-letter queue, whatever is known of those before.
     """
     rows, queues = state.rows, state.queues
     last = queues.limit("last_delivery", settings)
     if not last.any():
         return
-    last = np.where((last > 0) & ~queues.column("dead_letter"), last, -1)
-    hit = np.flatnonzero((rows["receive_count"] == last[rows["queue"]]) & (rows["ended"] == 0) & (rows["window_code"] > 0))
-    if rows.has("arrived"):
-        hit = hit[rows.at("arrived", hit) == 0]
+    last = np.where(last > 0, last, np.iinfo(np.int64).max)
+    hit = np.flatnonzero((rows["ended"] == 0) & (rows["window_code"] > 0) & (rows["receive_count"] >= last[rows["queue"]]))
+    arrived, limit = rows.at("arrived", hit) > 0, last[rows.at("queue", hit)]
+    hit = hit[np.where(arrived, _was_last_seen(rows.at("seen", hit), limit), rows.at("receive_count", hit) == limit)]
     for number in np.unique(rows.at("queue", hit)).tolist():
         name = queues.names[number]
         keys = rows.key[hit[rows.at("queue", hit) == number]]
         # Adding dead letters moves rows.
         _end_in(state, state.queues[state.queues.index[name]], keys, now, settings)
+
+
+def _was_last_seen(seen: Array, limit: Array) -> Array:
+    """Whether the latest of the receives in `seen`, a bit for each, was the last one that `limit` allows."""
+    shift = np.minimum(limit, COUNTED_RECEIVES).astype(np.uint64) - np.uint64(1)
+    result: Array = (limit <= COUNTED_RECEIVES) & (seen >> shift == 1)
+    return result
 
 
 def _end_in(state: ShardState, record: QueueRow, keys: Array, now: int, settings: Settings) -> None:

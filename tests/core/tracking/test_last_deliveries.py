@@ -20,9 +20,9 @@ LEASE_MS = 15 * MINUTE
 Wire = dict[str, Any]
 
 
-def of_cloudflare(kind: str, at_ms: int, **fields: Any) -> Wire:
+def of_cloudflare(kind: str, at_ms: int, queue: str = "orders", **fields: Any) -> Wire:
     """Build an event of a Worker."""
-    return event(kind, at_ms, **fields) | {"system": "cloudflare_queues"}
+    return event(kind, at_ms, queue, **fields) | {"system": "cloudflare_queues"}
 
 
 def delivered(attributes: dict[str, Any], counts: tuple[int, ...] = (1, 2, 3, 4), *, last_is_reported: bool = True) -> list[Wire]:
@@ -30,7 +30,7 @@ def delivered(attributes: dict[str, Any], counts: tuple[int, ...] = (1, 2, 3, 4)
     events = [of_cloudflare("queue_state", 0, attributes=attributes)] if attributes else []
     for count in counts:
         at = 5_000 * count
-        about = {"message_id": "bad", "receive_count": count, "consumer": "worker"}
+        about: Wire = {"message_id": "bad", "receive_count": count, "consumer": "worker"}
         events.append(of_cloudflare("received", at, sent_at=T0, invisible_until=T0 + at + LEASE_MS, **about))
         if last_is_reported or count < counts[-1]:
             events.append(of_cloudflare("released", at + 500, **about))
@@ -116,3 +116,45 @@ def test_the_move_and_the_loss_are_announced() -> None:
     assert arrived == "Message bad arrived in dead from orders (concluded: it was given back at its last delivery)."
     why = "given back at its last delivery, and there is no dead-letter queue"
     assert lost.startswith(f"Message bad was dropped unprocessed ({why}) after 4 receives")
+
+
+def dead_lettered(attributes: dict[str, Any], deliveries: int, *, reported: bool) -> list[Wire]:
+    """A message fails at each of its four deliveries, and then in the dead-letter queue, where its deliveries count anew."""
+    events = delivered(TO_DLQ)
+    if reported:
+        move: Wire = {"message_id": "bad", "receive_count": 4, "to_queue": "dead"}
+        events[-1] = of_cloudflare("dead_lettered", 20_500, **move)
+    events.append(of_cloudflare("queue_state", 0, "dead", attributes=attributes))
+    for count in range(1, deliveries + 1):
+        at = 30_000 + 5_000 * count
+        about: Wire = {"message_id": "bad", "receive_count": count, "consumer": "worker"}
+        events.append(of_cloudflare("received", at, "dead", sent_at=T0, invisible_until=T0 + at + LEASE_MS, **about))
+        events.append(of_cloudflare("released", at + 500, "dead", **about))
+    return events
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["reported", "inferred"])
+@pytest.mark.parametrize(
+    ("attributes", "deliveries", "expected"),
+    [
+        ({"max_receive_count": 2, "dead_letter_queue": ""}, 1, {"visible": 1, "dead_letters": 1}),
+        ({"max_receive_count": 2, "dead_letter_queue": ""}, 2, {"dropped": 1}),
+        ({"max_receive_count": 5, "dead_letter_queue": ""}, 4, {"visible": 1, "dead_letters": 1}),
+        ({"max_receive_count": 2, "dead_letter_queue": "parked"}, 2, {"dead_lettered": 1}),
+        ({}, 3, {"visible": 1, "dead_letters": 1}),
+        ({}, 4, {"reconciled": 1}),
+    ],
+)
+def test_a_dead_letter_that_its_own_consumer_fails_to_handle(
+    attributes: dict[str, Any], deliveries: int, expected: dict[str, int], reported: bool
+) -> None:
+    """A dead-letter queue with a consumer loses messages like any other."""
+    *_, merged = run_steps([(60_000, dead_lettered(attributes, deliveries, reported=reported)), (3 * MINUTE, [])])
+    assert found(merged, "dead") == expected
+
+
+def test_a_dead_letter_of_another_system_keeps_its_count() -> None:
+    """SQS goes on counting in the dead-letter queue."""
+    events = [one | {"system": "aws_sqs"} for one in dead_lettered({}, 4, reported=True)]
+    *_, merged = run_steps([(60_000, events), (3 * MINUTE, [])])
+    assert merged.queues[QueueName("aws_sqs", "", "dead")].numbers["dead_letters"] == 1
