@@ -18,7 +18,8 @@ QUEUE_FAILING = Entry(
     ),
     rule=(
         "Of the deliveries that ended in the last {failing_window_s}, at least {failing_ratio} ended without a settlement: the "
-        "visibility window ran out, the message was released, dead-lettered or dropped.",
+        "visibility window ran out, the message was released, dead-lettered or dropped. Of what a consumer with a prefetch "
+        "window (ActiveMQ) gives back when it leaves, only one counts: the others waited for their turn.",
         "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports "
         "the failures.",
         "It fires sooner if the failure is clear: over 40 s, more deliveries failed than chance explains, and the first and the "

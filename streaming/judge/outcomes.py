@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.core.reporting.report import ConsumerResults
+from streaming.core.state.queues import as_number
 from streaming.judge.conditions import once
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 MARK_EVERY_MS = 15_000
 MARKS_KEPT_MS = 330_000
 MARKED_FROM_FAILURES = 1
+REPORTED_WITHIN_MS = 15_000
 
 
 class Outcomes(NamedTuple):
@@ -52,12 +54,30 @@ def outcomes(c: Context, window_ms: int, until_ms: int = 0) -> Outcomes:
     return known
 
 
+@once
+def _returned_unread(c: Context) -> list[tuple[int, int]]:
+    """Return when consumers with a prefetch window left (epoch milliseconds), and how many messages they gave back unread.
+
+    Each worked on one of those that it held; the others waited for their turn.
+    """
+    found = []
+    for state in c.summary.consumer_states.values():
+        prefetch, left_at, returned = (as_number(state.attributes.get(name)) for name in ("prefetch", "removed_at", "returned"))
+        if left_at is not None and (prefetch or 0) > 1 and returned is not None and returned > 1:
+            found.append((int(left_at), int(returned) - 1))
+    return found
+
+
 def _counted(c: Context, since: int, until: int) -> Outcomes:
     """Count failed and finished deliveries between two times (epoch milliseconds)."""
     first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
     if last < 0:
         return Outcomes(0, 0)
     failed, deleted = (c.recent.value(field, last) - c.recent.value(field, first) for field in ("failed", "deleted"))
+    if failed > 0:
+        # Reports of what was given back may have come later.
+        began, ended = c.recent.times[first] - REPORTED_WITHIN_MS, c.recent.times[last]
+        failed -= sum(unread for left_at, unread in _returned_unread(c) if began < left_at <= ended)
     return Outcomes(max(failed, 0), max(deleted, 0))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.replaying import ev
+from tests.core.driving import T0
 from tests.judge.driving import in_steps, judged
 
 MQ = {"system": "activemq", "queue": "work"}
@@ -60,3 +61,45 @@ def test_a_consumer_that_goes_on_failing_pages() -> None:
         events += [mq("sent", at_s, name, "p"), mq("received", at_s, name, "broken"), mq("released", at_s + 2, name, "broken")]
         events += [mq("received", at_s + 2.5, name, f"w{n % 2}", 2), mq("deleted", at_s + 3, name, f"w{n % 2}")]
     assert "QueueFailing" in fired(events, 380)
+
+
+WINDOW = 100
+Wire = dict[str, Any]
+
+
+def killed(times: int, every_s: int = 60) -> list[Wire]:
+    """A consumer takes a backlog into its prefetch window, finishes two messages and is killed; the last one finishes the rest.
+
+    The broker counts a delivery of each message that it held.
+    """
+    names = [f"m{n}" for n in range(WINDOW)]
+    events = [mq("sent", n / 1_000, name, "p") for n, name in enumerate(names)]
+    for life in range(times + 1):
+        began_s, who = 1 + life * every_s, f"ID:app-{life}:1:1"
+        state: Wire = {"connected": True, "prefetch": 1_000, "connected_at": T0 + began_s * 1000}
+        events += [mq("received", began_s, name, who, life + 1) for name in names]
+        finished = 2 if life < times else len(names)
+        events += [mq("deleted", began_s + 2 * (n + 1), name, who) for n, name in enumerate(names[:finished])]
+        names = names[finished:]
+        events.append({**ev("consumer_state", began_s, consumer=who, attributes=state), **MQ})
+        if life < times:
+            left_s = began_s + 30
+            events += [mq("released", left_s, name, who) for name in names]
+            left: Wire = {"connected": False, "removed_at": T0 + left_s * 1000, "returned": len(names)}
+            events.append({**ev("consumer_state", left_s, consumer=who, attributes=state | left), **MQ})
+    return events
+
+
+def test_a_window_that_is_given_back_was_not_failed() -> None:
+    """A hundred messages come back, and two were finished: still only one was worked on."""
+    assert "QueueFailing" not in fired(killed(1), 300)
+
+
+def test_of_a_window_that_came_back_again_and_again_the_first_message_is_suspect() -> None:
+    """The consumer is killed three times; the others were never worked on, and are finished in the end."""
+    steps = in_steps(sorted(killed(3), key=lambda e: e["at"]), 5, 500)
+    changes = [c for c in judged(steps).changes if c.status == "firing"]
+    assert "QueueFailing" not in {c.finding.key.signal for c in changes}
+    suspects = [c.finding.key.message_id for c in changes if c.finding.key.signal == "PoisonMessage"]
+    assert suspects
+    assert set(suspects) <= {"m4", "m6"}

@@ -15,14 +15,14 @@ from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
-from streaming.judge.rules.prefetched import waits_for_its_turn
+from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
     """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back."""
     limit = c.max_receive_count
-    for message in c.messages("poison"):
+    for message in _suspects(c):
         count = message.receive_count
         evidence: dict[str, Any] = {
             "receive_count": count,
@@ -50,6 +50,27 @@ def poison_message(c: Context) -> Iterator[Finding]:
         yield c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
+
+
+def _suspects(c: Context) -> list[MessageView]:
+    """Return the poison suspects. Of those in one prefetch window, only the first was worked on, whatever the broker counts.
+
+    A consumer that is killed gives back all of its window, and the broker counts a delivery of each. While a consumer finishes
+    others, those that it took ahead wait for their turn.
+    """
+    suspects: list[MessageView] = []
+    first: dict[str, MessageView] = {}
+    for message in c.messages("poison"):
+        consumer, received_at = message.consumer, message.last_received_at_ms or 0
+        if consumer is None or not has_window(c, consumer):
+            suspects.append(message)
+            continue
+        if message.state == "in_flight" and c.summary.consumer_acks.get(consumer, 0) > received_at:
+            continue
+        known = first.get(consumer)
+        if known is None or (received_at, message.sent_at_ms) < (known.last_received_at_ms or 0, known.sent_at_ms):
+            first[consumer] = message
+    return [*suspects, *first.values()]
 
 
 def _what_follows(c: Context) -> str:
