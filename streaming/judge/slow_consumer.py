@@ -206,7 +206,7 @@ class DepartedConsumer:
     connection_open: bool
     """Whether its client is still connected."""
     is_back: bool
-    """Whether its client has another consumer on the queue by now."""
+    """Whether its client has another consumer on the queue, or has had one since."""
 
 
 def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_ms: int) -> Verdict:
@@ -262,6 +262,10 @@ def consumer_report(
 def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsumer]:
     """Return the departed among a queue's consumers, given the attributes of each one's latest `consumer_state`."""
     present = {_connection(name) for name, attributes in states.items() if attributes.get("connected") is not False}
+    subscribed_at: dict[str, int] = {}
+    for name, attributes in states.items():
+        client, at = _connection(name), attributes.get("connected_at") or 0
+        subscribed_at[client] = max(at, subscribed_at.get(client, 0))
     return [
         DepartedConsumer(
             consumer=name,
@@ -270,7 +274,7 @@ def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsume
             returned_since_ms=attributes.get("returned_since"),
             last_ack_at_ms=attributes.get("last_ack_at"),
             connection_open=bool(attributes.get("connection_open", False)),
-            is_back=_connection(name) in present,
+            is_back=_connection(name) in present or subscribed_at[_connection(name)] >= int(attributes["removed_at"]),
         )
         for name, attributes in sorted(states.items())
         if attributes.get("connected") is False and attributes.get("removed_at") is not None

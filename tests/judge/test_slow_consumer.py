@@ -394,3 +394,13 @@ def test_a_report_is_read_from_a_consumer_s_state() -> None:
     found = consumer_report("ID:app-1:1:1", attributes, oldest_held_since_ms=at(0), queue_waiting=0, median_hold_ms=None)
     assert found == holding(0, 5)
     assert consumer_report("c", {}, oldest_held_since_ms=None, queue_waiting=0, median_hold_ms=None).connected
+
+
+@pytest.mark.parametrize(("subscribed_at_s", "is_back"), [(39, False), (40, True), (50, True)])
+def test_a_client_that_subscribes_for_each_message_is_no_zombie(subscribed_at_s: int, is_back: bool) -> None:
+    """Between two of its consumers there is none; each gives back what it took ahead."""
+    gone = {"connected": False, "connection_open": True, "returned": 9, "returned_since": at(38)}
+    first = {**gone, "connected_at": at(38), "removed_at": at(40)}
+    second = {**gone, "connected_at": at(subscribed_at_s), "removed_at": at(60)}
+    departed = {one.consumer: one.is_back for one in departed_of({"ID:app-1:1:1": first, "ID:app-1:2:1": second})}
+    assert departed == {"ID:app-1:1:1": is_back, "ID:app-1:2:1": False}
