@@ -23,6 +23,9 @@ from streaming.core.tracking.windows import window_ends
 
 WAIT_MS = 60_000
 """A message is delivered again at once, or reported late, within this time."""
+UNKNOWN_WAIT_MS = 240_000
+"""Where the limit is not known, a message that is given back and not delivered again for so long is no longer tracked: less than
+the five minutes after which a queue counts as stalled."""
 LOST = "given back at its last delivery, and there is no dead-letter queue"
 
 
@@ -45,6 +48,20 @@ def end_last_deliveries(state: ShardState, now: int, settings: Settings) -> None
         keys = rows.key[hit[rows.at("queue", hit) == number]]
         # Adding dead letters moves rows.
         _end_in(state, state.queues[state.queues.index[name]], keys, now, settings)
+    _end_given_back(state, now, settings)
+
+
+def _end_given_back(state: ShardState, now: int, settings: Settings) -> None:
+    """End the messages given back long ago in queues of which the limit is only assumed: it may be lower than that."""
+    rows, queues = state.rows, state.queues
+    assumed = (queues.limit("last_delivery", settings) > 0) & (queues.limit("max_receive_count", settings) == 0)
+    if not assumed.any():
+        return
+    hit = np.flatnonzero((rows["ended"] == 0) & (rows["window_code"] == RELEASED) & assumed[rows["queue"]])
+    hit = hit[rows.at("arrived", hit) == 0]
+    over = window_ends(state, settings, hit)
+    gone = over + UNKNOWN_WAIT_MS <= now
+    end(state, hit[gone], over[gone], F_RECONCILED, T_RECONCILED)
 
 
 def _was_last_seen(seen: Array, limit: Array) -> Array:

@@ -158,3 +158,34 @@ def test_a_dead_letter_of_another_system_keeps_its_count() -> None:
     events = [one | {"system": "aws_sqs"} for one in dead_lettered({}, 4, reported=True)]
     *_, merged = run_steps([(60_000, events), (3 * MINUTE, [])])
     assert merged.queues[QueueName("aws_sqs", "", "dead")].numbers["dead_letters"] == 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "after_minutes", "expected"),
+    [
+        ({}, 3, {"visible": 1}),
+        # The queue may allow one retry.
+        ({}, 5, {"reconciled": 1}),
+        (KNOWN, 5, {"visible": 1}),
+    ],
+    ids=["lately", "limit unknown", "retries left"],
+)
+def test_a_message_given_back_and_not_delivered_again(
+    attributes: dict[str, Any], after_minutes: int, expected: dict[str, int]
+) -> None:
+    """Where the limit is not known, it may have been the last delivery: it does not wait for days."""
+    *_, merged = run_steps([(21_000, delivered(attributes, counts=(1, 2))), (after_minutes * MINUTE, [])])
+    assert found(merged) == expected
+
+
+def test_a_message_given_back_for_long_is_known_again_when_it_is_delivered() -> None:
+    """Its queue has a delay for retries that the Worker does not know."""
+    again = delivered({}, counts=(3,), last_is_reported=False)
+    *_, merged = run_steps(
+        [
+            (21_000, delivered({}, counts=(1, 2))),
+            (5 * MINUTE, []),
+            (6 * MINUTE, [one | {"at": T0 + 6 * MINUTE, "invisible_until": T0 + 6 * MINUTE + LEASE_MS} for one in again]),
+        ]
+    )
+    assert found(merged) == {"in_flight": 1, "reconciled": 1}
