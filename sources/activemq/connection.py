@@ -25,6 +25,9 @@ _NEVER = 1_000_000.0
 """Factor on the time after which stomp.py itself gives up a silent connection: while the inbox is full
 nothing is read, which it would mistake for silence."""
 
+_CLOSED = "the connection was closed before the login was answered"
+_NOT_STOMP = "is this the broker's STOMP connector, and stomp+ssl where it speaks TLS?"
+
 log = logging.getLogger(__name__)
 
 
@@ -75,7 +78,7 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
 
     def on_disconnected(self) -> None:
         if not self.settled.is_set():
-            self.refusal = self.refusal or "the connection was closed before the login was answered"
+            self.refusal = self.refusal or _CLOSED
             self.settled.set()
             return
         self._inbox.put(Incoming("disconnected", now_ms(), "", {}, ""))
@@ -213,7 +216,7 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
         raise BrokerUnavailable(
             str(address),
             f"connected, but no answer to the login within {config.connect_timeout_s:g} s",
-            "is this the broker's STOMP connector, and stomp+ssl where it speaks TLS?",
+            _NOT_STOMP,
         )
     if listener.refusal is not None:
         session.close()
@@ -234,6 +237,9 @@ def _use_tls(connection: _Connection, config: ActiveMQCollectorConfig, target: t
 
 
 def _remedy(config: ActiveMQCollectorConfig, refusal: str) -> str | None:
+    if refusal == _CLOSED:
+        # A broker that refuses a login says so; other connectors, such as OpenWire's, close the connection.
+        return _NOT_STOMP
     if re.search(r"password|user ?name|authenticat|login", refusal, re.IGNORECASE):
         if config.username is None:
             return "the broker asks for a login: set username, and password_file or " + config.password_env

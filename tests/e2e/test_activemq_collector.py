@@ -253,6 +253,14 @@ def test_a_closed_port_is_reported() -> None:
     assert "is the broker up" in (finding.fix or "")
 
 
+def test_the_port_of_another_connector_is_reported(activemq: ActiveMQ) -> None:
+    """OpenWire's, which JMS clients use, closes the connection: that is no refused login."""
+    openwire = ActiveMQ(activemq.host, activemq.openwire_port, 0, "", "")
+    [finding] = check_broker(configured(openwire, connect_timeout_s=5))
+    assert "closed before the login was answered" in finding.what
+    assert "is this the broker's STOMP connector" in (finding.fix or "")
+
+
 # -- logins and permissions --
 
 
