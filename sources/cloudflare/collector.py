@@ -110,7 +110,8 @@ class CloudflareCollector:
             # Restart at the first page: a list read in two parts may miss entries that moved in between.
             self._discovery = Discovery()
             self._mind(error)
-            self._say("list", f"{error}; what is known already is still watched")
+            remedy = f". {self._config.token_remedy}" if isinstance(error, Unauthorized) else ""
+            self._say("list", f"{error}{remedy}; what is known already is still watched")
             return
         self._heard("list")
         self._failed_lists = 0

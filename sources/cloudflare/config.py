@@ -125,6 +125,12 @@ class CloudflareCollectorConfig(_Section):
             raise ValueError(f"there is no API token: {where}")
         return token
 
+    @property
+    def token_remedy(self) -> str:
+        """What to do about a token that is refused."""
+        needed = "Queues Edit (Queues Read, if sample.size is 0)" if self.sample.size else "Queues Read"
+        return f"Create an API token with {needed} for this account and give it as token_file or {self.token_env}."
+
     def is_watched(self, queue: str) -> bool:
         """Whether events of the queue are wanted."""
         return _any(self.queues, queue) and not _any(self.exclude, queue)

@@ -52,12 +52,7 @@ def _not_examined(summary: str, fix: str | None) -> Reported:
 
 
 def _unread(error: ApiError, config: CloudflareCollectorConfig) -> Reported:
-    return _not_examined(str(error), _login(config) if isinstance(error, Unauthorized) else None)
-
-
-def _login(config: CloudflareCollectorConfig) -> str:
-    needed = "Queues Edit (Queues Read, if sample.size is 0)" if config.sample.size else "Queues Read"
-    return f"Create an API token with {needed} for this account and give it as token_file or {config.token_env}."
+    return _not_examined(str(error), config.token_remedy if isinstance(error, Unauthorized) else None)
 
 
 def _deployed(config: CloudflareCollectorConfig, declared: Declared, found: list[Reported]) -> dict[str, dict[str, Any]]:
