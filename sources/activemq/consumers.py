@@ -57,6 +57,7 @@ class Consumer:
         connected = self.removed_at_ms is None
         # Only the broker's count includes messages dispatched before the collector listened.
         dispatched = held if self.whole or self.broker_dispatched is None else self.broker_dispatched
+        returned = self.returned if self.whole else max(self.returned, self.broker_dispatched or 0)
         values = {
             "prefetch": self.prefetch,
             "dispatched": dispatched if connected else 0,
@@ -69,7 +70,7 @@ class Consumer:
             "network": self.network,
             "full": self.full,
             "removed_at": self.removed_at_ms,
-            "returned": None if connected else self.returned,
+            "returned": None if connected else returned,
             "returned_since": self.returned_since_ms,
         }
         return {name: value for name, value in values.items() if value is not None}

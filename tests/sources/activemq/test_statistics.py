@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sources.activemq.consumers import Consumer
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.poll import Round, StatisticsPoll
 from sources.activemq.reconcile import GONE, NOT_GONE, Reconciler
@@ -373,3 +374,10 @@ def test_queues_that_vanished_are_forgotten() -> None:
         watch.observe(counts(enqueued=total))
     watch.keep_only(set())
     assert not watch.missing()
+
+
+@pytest.mark.parametrize(("whole", "returned"), [(False, 300), (True, 2)])
+def test_a_consumer_that_was_there_before_gives_back_what_the_broker_counted(whole: bool, returned: int) -> None:
+    """A collector that was started later saw only the last of its messages dispatched."""
+    gone = Consumer("app:1:1", "app", 1, prefetch=1_000, whole=whole, broker_dispatched=300, removed_at_ms=START_MS, returned=2)
+    assert gone.attributes(0, connection_open=False)["returned"] == returned
