@@ -60,16 +60,21 @@ def _suspects(c: Context) -> list[MessageView]:
     """
     suspects: list[MessageView] = []
     first: dict[str, MessageView] = {}
+    taken_again = False
     for message in c.messages("poison"):
-        consumer, received_at = message.consumer, message.last_received_at_ms or 0
+        consumer, is_held = message.consumer, message.state == "in_flight"
         if consumer is None or not has_window(c, consumer):
             suspects.append(message)
             continue
-        if message.state == "in_flight" and c.summary.consumer_acks.get(consumer, 0) > received_at:
+        taken_again |= is_held
+        if is_held and c.summary.consumer_acks.get(consumer, 0) > (message.last_received_at_ms or 0):
             continue
-        known = first.get(consumer)
-        if known is None or (received_at, message.sent_at_ms) < (known.last_received_at_ms or 0, known.sent_at_ms):
-            first[consumer] = message
+        window = consumer if is_held else ""
+        if window not in first or message.sent_at_ms < first[window].sent_at_ms:
+            first[window] = message
+    if taken_again:
+        # The others follow in a moment.
+        first.pop("", None)
     return [*suspects, *first.values()]
 
 
