@@ -21,7 +21,7 @@ POISON_MESSAGE = Entry(
         "The message is not settled: it was not deleted or moved, and has not expired.",
         "It was delivered at least {poison_receives} times, or max_receive_count times if that is less. A first delivery never "
         "counts.",
-        "Of messages in one prefetch window (ActiveMQ), only the first is a suspect, and none while the consumer finishes "
+        "Of messages in one prefetch window (ActiveMQ), only the first is announced, and none while the consumer finishes "
         "others: a consumer that is killed gives back its whole window, and the broker counts a delivery of each of these.",
     ),
     thresholds=("poison_receives",),

@@ -96,7 +96,8 @@ function sentEvents(watcher, queue, messages, atMs) {
     if (id === undefined) continue;
     /** @type {import("./outbox.mjs").Event} */
     const event = { ...about(watcher.subject(queue), "sent", atMs), message_id: id, sent_at: atMs };
-    if (delayS !== undefined && delayS > 0) event.visible_at = atMs + delayS * 1000;
+    // Zero too, for the queue may have a delay of its own.
+    if (delayS !== undefined && delayS >= 0) event.visible_at = atMs + delayS * 1000;
     events.push(event);
   }
   return events;

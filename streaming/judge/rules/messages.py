@@ -22,7 +22,8 @@ from streaming.judge.signals import Finding
 def poison_message(c: Context) -> Iterator[Finding]:
     """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back."""
     limit = c.max_receive_count
-    for message in _suspects(c):
+    unread = _unread(c)
+    for message in c.messages("poison"):
         count = message.receive_count
         evidence: dict[str, Any] = {
             "receive_count": count,
@@ -47,25 +48,26 @@ def poison_message(c: Context) -> Iterator[Finding]:
             f"Message {message.message_id} was received {count} times and never deleted, "
             f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
         )
-        yield c.finding(
+        finding = c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
+        yield replace(finding, folded="PoisonMessage") if message.message_id in unread else finding
 
 
-def _suspects(c: Context) -> list[MessageView]:
-    """Return the poison suspects. Of those in one prefetch window, only the first was worked on, whatever the broker counts.
+def _unread(c: Context) -> set[str]:
+    """Return the poison suspects that only waited in a prefetch window, whatever the broker counts: the first was worked on.
 
     A consumer that is killed gives back all of its window, and the broker counts a delivery of each. While a consumer finishes
-    others, those that it took ahead wait for their turn.
+    others, those that it took ahead wait for their turn. The signal about the first explains those about them.
     """
-    suspects: list[MessageView] = []
+    waited: set[str] = set()
     first: dict[str, MessageView] = {}
     taken_again = False
     for message in c.messages("poison"):
         consumer, is_held = message.consumer, message.state == "in_flight"
         if consumer is None or not has_window(c, consumer):
-            suspects.append(message)
             continue
+        waited.add(message.message_id)
         taken_again |= is_held
         if is_held and c.summary.consumer_acks.get(consumer, 0) > (message.last_received_at_ms or 0):
             continue
@@ -75,7 +77,7 @@ def _suspects(c: Context) -> list[MessageView]:
     if taken_again:
         # The others follow in a moment.
         first.pop("", None)
-    return [*suspects, *first.values()]
+    return waited - {message.message_id for message in first.values()}
 
 
 def _what_follows(c: Context) -> str:
