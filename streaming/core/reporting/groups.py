@@ -17,6 +17,10 @@ BETWEEN_TRIES_MS = 5_000
 """How long a head that came back may be visible between two deliveries: consumers that poll receive it at once."""
 RETRY_PATIENCE_MS = 60_000
 """How long a consumer may take with a head that was received before, until its group counts as stuck."""
+WAITED_LONG = 4
+"""A message waited long from this part of the time on after which a group is stuck…"""
+FEWEST_IN_TURN = 3
+"""…and with this many groups that do, consumers have a backlog."""
 
 
 def ordered_queue_reports(
@@ -170,7 +174,10 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     visible yet; or a consumer receives from the queue, and the head came back or a younger message was received instead of it.
     Where no consumer receives at all, the queue is stalled and no group is stuck. 5. Nothing of the group was settled after the
     visibility timeout of a head that is not in flight: then a later message was received, and the head is gone although no
-    deletion was reported. A head that was given back may be from the same batch as that message.
+    deletion was reported. A head that was given back may be from the same batch as that message. 6. It does not wait for
+    its turn. Where any consumer may receive any group (SQS), visible heads that were received at most once do if consumers have a
+    backlog: several groups wait long, or the youngest message received so far had. One receive takes the older and the younger
+    messages of a group, and which group comes next is up to the queue.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
@@ -192,6 +199,12 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
     touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
+    if record.name.system == "aws_sqs":
+        waits = (receives <= 1) & ~in_flight & ~w.delayed[groups.head]
+        free_since = np.maximum(since, w.window_end[groups.head])
+        several = int((waits & (now - free_since >= limit // WAITED_LONG)).sum()) >= FEWEST_IN_TURN
+        if several or record.youngest_received_at - record.youngest_sent_at >= limit // WAITED_LONG:
+            touched &= ~waits
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
     hit = (groups.unsettled > 1) & (now - since >= limit) & touched & ~gone
