@@ -270,6 +270,16 @@ def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
     assert (fired["evidence"]["outlived_deliveries"], fired["evidence"]["timeout_that_fits_s"]) == (5, 60)
 
 
+def test_a_fifo_deletion_after_the_known_window_shows_that_it_was_extended(tmp_path: Path) -> None:
+    """SQS would have refused it otherwise: the extensions are not reported, and nothing is worked on twice."""
+    events = [ev("queue_state", 0, "q.fifo", attributes={"kind": "fifo", "visibility_timeout_s": 30})]
+    for i in range(20):
+        about = {"queue": "q.fifo", "message_id": f"long{i}", "group": f"g{i}"}
+        events += [ev("sent", 30 * i, **about), ev("received", 30 * i + 1, receive_count=1, consumer="w", **about)]
+        events.append(ev("deleted", 30 * i + 90, consumer="w", **about))
+    assert not of(events, tmp_path, 700).signals("WindowTooShort")
+
+
 def test_a_poison_message_that_only_takes_too_long(tmp_path: Path) -> None:
     """Its consumers finish it every time, but its deletion is refused: the signal says so."""
     about = {"queue": "q.fifo", "message_id": "m", "group": "g", "consumer": "w"}
