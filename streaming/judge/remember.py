@@ -13,7 +13,7 @@ from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import strategy_verdicts
 from streaming.judge.rules.failing import failing_since, making_since, outlived_since
-from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, saturated_since
+from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, open_since, saturated_since
 from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.messages import counted_arrivals
 from streaming.judge.rules.noisy import noisy_groups
@@ -30,6 +30,7 @@ HOLD_HALF_LIFE_MS = HOUR_MS
 CONDITIONS: tuple[Condition, ...] = (
     backlog_since,
     prefetched_since,
+    open_since,
     saturated_since,
     collapsed_since,
     collapsed_at_work_since,

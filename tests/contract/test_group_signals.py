@@ -164,7 +164,22 @@ def test_between_two_tries_of_its_head_a_blocked_group_still_hides_the_others(tm
     events.append(ev("deleted", 300, "f.fifo", message_id="a0"))
     lines = replayed(events, tmp_path, every="1s", until_s=320)
     assert lines.times("LookAheadSaturated", "firing") == [10]
-    assert lines.times("LookAheadSaturated", "resolved") == [300]
+    assert lines.times("LookAheadSaturated", "resolved") == [305]
+
+
+def test_a_group_that_fills_the_front_hides_the_others_while_its_backlog_is_worked_off(tmp_path: Path) -> None:
+    """Between two of its messages nothing is in flight for a second: one incident is one signal. It ends with the backlog."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
+    events += [ev("sent", i / 100, "f.fifo", message_id=f"a{i}", group="A", sequence=str(i)) for i in range(30)]
+    events.append(ev("sent", 5, "f.fifo", message_id="b", group="B", sequence="99"))
+    for i in range(30):
+        about = {"message_id": f"a{i}", "group": "A"}
+        events.append(ev("received", 10 + 10 * i, "f.fifo", receive_count=1, **about))
+        events.append(ev("deleted", 18.5 + 10 * i, "f.fifo", **about))
+    lines = replayed(events, tmp_path, every="10s", until_s=320)
+    assert lines.times("LookAheadSaturated", "firing") == [10]
+    # After twenty messages B is the eleventh, and then within the look-ahead.
+    assert lines.times("LookAheadSaturated", "resolved") == [pytest.approx(218.5, abs=1)]
 
 
 def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from streaming.core.state.queues import NEVER, group_stuck_ms, poison_receives
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
-BETWEEN_TRIES_MS = 5_000
-"""How long a head that came back may be visible between two deliveries: consumers that poll receive it at once."""
 RETRY_PATIENCE_MS = 60_000
 """How long a consumer may take with a head that was received before, until its group counts as stuck."""
 WAITED_LONG = 4
@@ -92,7 +90,7 @@ def _one_queue(
         head=head,
     )
     stuck, stuck_groups = _stuck(groups, w, number, now, settings)
-    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, now, settings)
+    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, settings)
     order = _oldest_first(state, names, oldest, settings.top_k + 1)
     top = order[: settings.top_k]
     return OrderedQueueReport(
@@ -227,12 +225,9 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
 
 
 def _look_ahead(
-    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, now: int, settings: Settings
+    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
 ) -> tuple[LookAhead | None, int]:
-    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond.
-
-    A group whose head has just come back counts as blocked for a moment: it is received again, and nothing beyond it is.
-    """
+    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond."""
     record = groups.state.queues[number]
     reported = record.number("look_ahead")
     limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
@@ -243,9 +238,7 @@ def _look_ahead(
     seen[group[:limit]] = True
     blocked = groups.in_flight > 0
     beyond = ~seen & ~blocked
-    live = groups.state.rows
-    came_back = (live.at("receive_count", groups.head) > 0) & (now - w.window_end[groups.head] < BETWEEN_TRIES_MS)
-    if not (blocked | came_back)[seen].all() or not beyond.any():
+    if not blocked[seen].all() or not beyond.any():
         return None, int(beyond.sum())
     waiting = beyond[group[limit:]] & ~w.delayed[rows[limit:]]
     if not waiting.any():

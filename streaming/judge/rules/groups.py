@@ -36,6 +36,10 @@ GONE_AFTER_MS = 30_000
 GONE_AFTER_GAPS = 5
 """Consumers that received nothing for so long, and for so many times their usual gap, are gone."""
 
+FRONT_OPEN_MS = 5_000
+"""How long the front of a queue may seem open between two deliveries of the group that fills it: consumers that poll receive its
+next message at once."""
+
 _REASONS = {
     "poison_head": "its head is received again and again and never deleted",
     "held_head": "its head is in flight and its consumer does not finish",
@@ -209,17 +213,36 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
     return evidence
 
 
+def _front_is_blocked(c: Context) -> bool:
+    ordered = c.summary.ordered_facts
+    return ordered is not None and ordered.look_ahead is not None
+
+
+@condition("look_ahead_open")
+def open_since(c: Context) -> int | None:
+    """The signal fires, and as many messages wait, but one within the look-ahead could be received."""
+    fired = c.firing_here("LookAheadSaturated")
+    filled = bool(fired) and c.tracked > int(fired[0].evidence["look_ahead"])
+    return c.now if filled and not _front_is_blocked(c) else None
+
+
 @condition("look_ahead")
 def saturated_since(c: Context) -> int | None:
-    """The queue delivers nothing behind its first messages."""
-    ordered = c.summary.ordered_facts
-    return c.now if ordered is not None and ordered.look_ahead is not None else None
+    """The queue delivers nothing behind its first messages, or did not until a moment ago."""
+    opened = open_since(c)
+    return c.now if _front_is_blocked(c) or (opened is not None and c.now - opened < FRONT_OPEN_MS) else None
 
 
 def look_ahead_saturated(c: Context) -> Iterator[Finding]:
-    """All of the first `look_ahead` messages belong to blocked groups, so the queue delivers none of the groups behind them."""
+    """All of the first `look_ahead` messages belong to blocked groups, so the queue delivers none of the groups behind them.
+
+    It lasts between two deliveries of the group that fills the front, of its next message or of the same one again.
+    """
     ordered, since = c.summary.ordered_facts, saturated_since(c)
-    if ordered is None or ordered.look_ahead is None or since is None:
+    if ordered is None or since is None:
+        return
+    if ordered.look_ahead is None:
+        yield from c.firing_here("LookAheadSaturated")
         return
     hidden = ordered.look_ahead
     evidence: dict[str, Any] = {
