@@ -152,6 +152,23 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
     assert expiry[DAY + 1800] == lost_at - DAY - 1800
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["the source is named", "it is not"])
+def test_a_receive_of_a_fifo_dead_letter_does_not_renew_its_retention(tmp_path: Path, named: bool) -> None:
+    """It was moved three days ago, and SQS says so: that is its send time there. It is lost a day later, whoever looks at it."""
+    about = {"message_id": "m", "group": "g", "sequence": "1", "receive_count": 4, "sent_at": ev("x", 0)["at"]}
+    events = [
+        ev("queue_state", 3 * DAY, "q.fifo", attributes={"kind": "fifo", "dead_letter_queue": "d.fifo"}),
+        ev("queue_state", 3 * DAY, "d.fifo", attributes={"kind": "fifo", "retention_s": 4 * DAY}),
+        ev("received", 3 * DAY + 60, "d.fifo", **about, **({"from_queue": "q.fifo"} if named else {})),
+        ev("heartbeat", 3 * DAY + 240, consumer="x"),
+    ]
+    lines = replayed(events, tmp_path)
+    (arrived,) = lines.signals("DeadLetterArrived", "firing")
+    assert arrived["evidence"]["arrived_at"] == ev("x", 0)["at"]
+    assert lines.metric("dead_letter_expiry_seconds", queue="d.fifo")[3 * DAY + 120] == DAY - 120
+    assert lines.times("DeadLetterExpiring", "firing") == [3 * DAY + 60]
+
+
 @pytest.mark.simulation
 def test_a_dead_letter_of_a_broker_without_retention_never_expires(tmp_path: Path) -> None:
     """ActiveMQ keeps dead letters until somebody takes them: after a fortnight none is lost, and nobody is paged."""

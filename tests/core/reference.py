@@ -215,7 +215,9 @@ class Model:
                 there.arrivals.append((e["at"], "event"))
                 there.original = here
             elif e["type"] == "received" and "from_queue" in e:
-                here.arrivals.append((e["at"], "first_receive"))
+                # A FIFO queue gives a dead letter a new send time when it arrives.
+                arrived_at = min(e["at"], e.get("sent_at", e["at"])) if here.fifo else e["at"]
+                here.arrivals.append((arrived_at, "first_receive"))
                 here.original = self.message(e["from_queue"], e["message_id"])
                 here.original.events.append({"type": "dead_lettered", "to_queue": e["queue"], **about})
             elif e["type"] == "redriven" and "new_message_id" in e:

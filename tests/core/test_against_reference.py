@@ -108,6 +108,7 @@ def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
 
 
 def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any]) -> list[Wire]:
+    fifo = queue.endswith(".fifo")
     if how == "lives":
         return []
     if how != "dead_lettered":
@@ -117,7 +118,8 @@ def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[
         events.append(event("dead_lettered", at, queue, to_queue=dead, **about))
     if not events or draw(st.booleans()):
         at += 1_000
-        events.append(event("received", at, dead, receive_count=8, from_queue=queue, **about))
+        moved = {"sent_at": T0 + at - 500} if fifo and draw(st.booleans()) else {}
+        events.append(event("received", at, dead, receive_count=8, from_queue=queue, **about, **moved))
     if draw(st.booleans()):
         at += 1_000
         events.append(event("redriven", at, dead, to_queue=queue, new_message_id=about["message_id"] + "-again", **about))

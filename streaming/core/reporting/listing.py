@@ -209,9 +209,11 @@ def held_since(state: ShardState, rows: Array) -> Array:
 
 
 def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
-    """Return the latest dead letters of each queue that arrived after `since`, inferred moves included."""
+    """Return the latest dead letters of each queue that arrived after `since`, or became known then, inferred moves included."""
     rows = state.rows
-    hit = np.flatnonzero(rows["arrived"] > max(since, 0)) if rows.has("arrived") else np.zeros(0, dtype=np.int64)
+    if not rows.has("arrived"):
+        return []
+    hit = np.flatnonzero((rows["arrived"] > 0) & (np.maximum(rows["arrived"], rows["arrived_noticed"]) > since))
     if not len(hit):
         return []
     queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)

@@ -76,7 +76,7 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
             live.put("delay", rows, np.maximum(live.at("delay", rows), np.maximum.reduceat(delays, seg.starts)))
     arrives = code == ARRIVED
     if arrives.any():
-        flags = _arrived(state, seg, arrives, flags)
+        flags = _arrived(state, seg, arrives, flags, ordered)
     live.put("flags", rows, flags)
     ahead = seg["sent_at"] - at
     if (ahead > 0).any():
@@ -103,11 +103,14 @@ def _touched(state: ShardState, seg: Segments) -> None:
     live.put("flags", rows, (flags & ~np.uint32(F_UNSENT)) | changed.astype(np.uint32))
 
 
-def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array) -> Array:
+def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array, ordered: Array) -> Array:
     """Count each dead letter once; a reported arrival time takes precedence over an inferred one."""
     rows, at = seg.rows, seg["at"]
     live = state.rows
     reported = arrives & ((seg["flags"] & BY_RECEIVE) == 0)
+    # In an ordered queue the send time that a receive reports is that of the move, which may be days ago.
+    renewed = arrives & ~reported & ordered & (seg["sent_at"] > 0)
+    at = np.where(renewed, np.minimum(at, seg["sent_at"]), at)
     reported_at = np.minimum.reduceat(np.where(reported, at, NEVER), seg.starts)
     seen_at = np.minimum.reduceat(np.where(arrives, at, NEVER), seg.starts)
     here = np.flatnonzero(seen_at < NEVER)

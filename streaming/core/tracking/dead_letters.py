@@ -46,7 +46,9 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> None:
     if not len(hit):
         return
     was_sent = (flags & F_SENT) != 0
-    arrived = np.where(was_sent, rows.at("sent", hit), first_received(state, hit))
+    # In an ordered queue the send time that a receive reports is that of the move, which may be days ago.
+    renewed = state.queues.is_ordered(settings)[rows.at("queue", hit)] & ((flags & F_SENT_KNOWN) != 0)
+    arrived = np.where(was_sent | renewed, rows.at("sent", hit), first_received(state, hit))
     rows.put("arrived", hit, arrived)
     rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
