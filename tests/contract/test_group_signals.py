@@ -211,5 +211,15 @@ def test_concurrency_collapsed(tmp_path: Path) -> None:
         events += group(3, name)
     events += [ev("received", 10 + 15 * n, "f.fifo", message_id="A0", group="A", receive_count=n + 1) for n in range(30)]
     lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
-    (at,) = lines.times("ConcurrencyCollapsed", "firing")
-    assert 300 <= at <= 303
+    (fired,) = lines.signals("ConcurrencyCollapsed", "firing")
+    assert 300 <= (fired["at"] - ev("x", 0)["at"]) / 1000 <= 303
+    assert fired["evidence"]["summary"].endswith(": consumers work one group at a time.")
+
+
+@pytest.mark.simulation
+def test_a_collapse_without_consumers_says_so(tmp_path: Path) -> None:
+    """Not that they work one group at a time."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *(e for name in "ABCDEF" for e in group(3, name))]
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, until_s=400)
+    (fired,) = lines.signals("ConcurrencyCollapsed", "firing")
+    assert fired["evidence"]["summary"].endswith(": consumers receive nothing.")

@@ -294,13 +294,15 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
     yield Near("ConcurrencyCollapsed", lasted)
     if not lasted.reached:
         return
+    receiving = c.summary.last_received_at >= since
     evidence = {
         "groups_in_flight": ordered.in_flight,
         "groups_backlog": ordered.backlog,
         "collapsed_s": seconds(c.now - since),
         "summary": (
             f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration(c.now - since)} "
-            f"while {ordered.backlog} have messages waiting: consumers work one group at a time."
+            f"while {ordered.backlog} have messages waiting: "
+            f"{'consumers work one group at a time' if receiving else 'consumers receive nothing'}."
         ),
     }
     finding = c.finding("ConcurrencyCollapsed", "warning", since, evidence)
