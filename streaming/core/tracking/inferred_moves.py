@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
+from streaming.core.events.events import RELEASED
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
@@ -41,7 +42,8 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
     such a receive happened. They reach every shard, while the receives of other messages may be known only in other shards.
 
     A late report of a deletion would contradict that, so it waits for two visibility timeouts, at least a minute, unless the
-    counts of the dead-letter queue show the move too.
+    counts of the dead-letter queue show the move too. In an ordered queue a later message of the group that is settled after the
+    window shows it as well: it is received only once those before it are gone.
     """
     rows = state.rows
     queues = state.queues
@@ -58,7 +60,10 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
         return
     candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
     over = window_ends(state, settings, candidates)
-    queue = rows.at("queue", candidates)
+    queue, group = rows.at("queue", candidates), rows.at("group", candidates)
+    # One that was given back may be from the same batch as a later message that is settled after that.
+    kept_order = state.queues.is_ordered(settings)[queue] & (group >= 0) & (rows.at("window_code", candidates) != RELEASED)
+    followed = kept_order & (np.append(state.groups.time, 0)[group] > over)
     for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
         record = state.queues[int(queue[in_queue[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
@@ -66,7 +71,7 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
         between = np.searchsorted([depth.at for depth in record.depths], over[in_queue], side="right")
         left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
         waited = (now - over[in_queue] >= wait_ms) | (over[in_queue] < min(_shown_until(state, record, settings), now))
-        hit = in_queue[waited & left[between]]
+        hit = in_queue[waited & (left[between] | followed[in_queue])]
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
         keys, arrived = rows.key[candidates[hit]], over[hit]

@@ -197,7 +197,7 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     known_by = {
         "event": "the move was reported",
         "first_receive": "seen at its first receive there",
-        "inferred": "concluded: its receives were used up and the source's depth fell",
+        "inferred": "concluded: its receives were used up and it is gone from its source",
     }[arrival.known_by]
     if arrival.known_by == "inferred" and c.name.system in DEFAULT_DELIVERIES:
         known_by = "concluded: it was given back at its last delivery"

@@ -6,6 +6,7 @@ import os
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,3 +92,28 @@ def test_moves_are_inferred_message_by_message(data: st.DataObject) -> None:
         arrived_s = {a.message_id: (a.at - T0) // 1_000 for a in merged.arrivals if a.queue[2] == f"{queue}-dead"}
         assert arrived_s == expected
         assert merged.queues[QueueName("aws_sqs", "", queue)].total("dead_lettered") == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("followed_at", "last", "moved"),
+    [(75_000, [], 1), (65_000, [], 0), (None, [], 0), (75_000, [("released", 66_000)], 0)],
+    ids=["after its last window", "within it", "nothing followed", "it was given back"],
+)
+def test_a_later_message_of_its_group_shows_that_a_fifo_head_was_moved(
+    followed_at: int | None, last: list[tuple[str, int]], moved: int
+) -> None:
+    """The counts of a queue that is nearly empty need not have fallen between two of them."""
+    attributes = {"kind": "fifo", "visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "d.fifo"}
+    counts = {"visible": 0, "in_flight": 0, "delayed": 0}
+    events = [event("queue_state", at, "q.fifo", attributes=attributes | counts) for at in (0, 90_000)]
+    for n, message_id in enumerate(("bad", "next")):
+        about = {"message_id": message_id, "group": "g", "sequence": str(n)}
+        events.append(event("sent", 1_000 + n, "q.fifo", **about))
+        if message_id == "bad":
+            events += [event("received", at, "q.fifo", receive_count=i + 1, **about) for i, at in enumerate((5_000, 40_000))]
+            events += [event(what, at, "q.fifo", **about) for what, at in last]
+        elif followed_at is not None:
+            events.append(event("received", followed_at - 500, "q.fifo", receive_count=1, **about))
+            events.append(event("deleted", followed_at, "q.fifo", **about))
+    *_, merged = run_steps([(100_000, events), (150_000, [])], shards=2, restart=True)
+    assert merged.queues[QueueName("aws_sqs", "", "q.fifo")].total("dead_lettered") == moved
