@@ -175,7 +175,7 @@ def _configure(
     record.learn(times[-1], attributes, times[:-1])
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
-    if attributes.get("is_dead_letter_queue") is True or _is_redrive_source(attributes):
+    if _is_dead_letter_queue(attributes):
         record.dead_letter = True
     if _timeouts(record, settings) != before:
         windows.add(number)
@@ -190,7 +190,12 @@ def _timeouts(record: QueueRow, settings: Settings) -> tuple[int, int, int]:
     return visibility_ms(record, settings), change.until, change.before_ms
 
 
-def _is_redrive_source(attributes: dict[str, Any]) -> bool:
-    """Whether a redrive task of this queue is reported: SQS accepts one only for a queue that is another's dead-letter queue."""
-    task = attributes.get("redrive_task")
-    return isinstance(task, dict) and bool(task.get("status"))
+def _is_dead_letter_queue(attributes: dict[str, Any]) -> bool:
+    """Whether the report on a queue itself shows that it is a dead-letter queue. Its source queues may not be watched.
+
+    It says so, or names them, or a redrive task: SQS accepts one only for a queue that is another's dead-letter queue.
+    """
+    if attributes.get("is_dead_letter_queue") is True:
+        return True
+    sources, task = attributes.get("dead_letter_sources"), attributes.get("redrive_task")
+    return (isinstance(sources, list) and bool(sources)) or (isinstance(task, dict) and bool(task.get("status")))

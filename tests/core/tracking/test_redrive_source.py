@@ -1,4 +1,7 @@
-"""A queue is known to be a dead-letter queue by a redrive task: SQS accepts one only for a queue that is."""
+"""A queue is known to be a dead-letter queue by what is reported about itself: its source queues, or a redrive task.
+
+SQS accepts a task only for a dead-letter queue.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,23 @@ def test_its_messages_are_judged_as_dead_letters(task: object) -> None:
     found = judged([(t, [state, *sent] if not t else []) for t in range(0, 3_000_000, 60_000)])
     assert bool(found.firing("DeadLetterExpiring")) is (task is not None)
     assert bool(found.firing("QueueStalled")) is (task is None)
+
+
+def named(sources: object, at: int = 0, visible: int = 9) -> dict[str, Any]:
+    """Return a collector's report on the queue `parked`, whose source queue is not watched."""
+    counts = {"visible": visible, "in_flight": 0, "delayed": 0}
+    return event("queue_state", at, "parked", attributes={"kind": "standard", "dead_letter_sources": sources} | counts)
+
+
+@pytest.mark.parametrize(
+    ("sources", "dead"),
+    [(["orders"], True), (["orders", "refunds"], True), ([], False), (None, False), ("orders", False)],
+    ids=["one", "two", "none", "nothing known of them", "not a list"],
+)
+def test_a_queue_that_names_its_sources_is_a_dead_letter_queue(sources: object, dead: bool) -> None:
+    """Counted alone, what waits there is no stalled backlog, and what comes is announced."""
+    found = judged([(t, [named(sources, t, visible=9 if t < 1_200_000 else 12)]) for t in range(0, 1_800_000, 60_000)])
+    seen = {signal for _, signal, status, _ in found.changes_seen() if status == "firing"}
+    assert found.snapshots[-1].queues[0].status == ("ok" if dead else "stopped")
+    assert ("QueueStalled" in seen) is not dead
+    assert ("DeadLetterArrived" in seen) is dead
