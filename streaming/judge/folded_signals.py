@@ -42,20 +42,18 @@ def fold_explained(
     if not failing and not making:
         return findings
     several = {name for name in failing | making if _failed_heads(name, merged) >= HEADS_TOGETHER}
-    targets = {target: name for name in (*making, *failing) if (target := _dead_letters_of(name, merged)) is not None}
+    sources = _by_dead_letter_queue(failing | making, merged)
     out = {}
     for key, finding in findings.items():
-        source = key.queue_name
-        if key.signal == "DeadLetterArrived" and key.queue_name in targets:
-            reported = finding.evidence.get("from_queue")
-            source = targets[key.queue_name]
-            if reported is not None and reported != source.queue:
-                source = key.queue_name
-        elif key.signal not in FOLDED_INTO["QueueFailing"] or not _follows(finding, before.get(key), several):
+        if key.signal == "DeadLetterArrived":
+            causes = _sources_of(finding, sources)
+        elif key.signal in FOLDED_INTO["QueueFailing"] and _follows(finding, before.get(key), several):
+            causes = {key.queue_name}
+        else:
             out[key] = finding
             continue
-        explained = source in failing or (
-            source in making and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
+        explained = not causes.isdisjoint(failing) or (
+            not causes.isdisjoint(making) and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
         )
         out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out
@@ -118,7 +116,19 @@ def _holds_all(evidence: Evidence) -> bool:
     return evidence["held_messages"] >= HELD_TOGETHER and not evidence["finished_meanwhile"]
 
 
-def _dead_letters_of(name: QueueName, merged: Merged) -> QueueName | None:
-    summary = merged.queues.get(name)
-    attribute = summary.attribute("dead_letter_queue") if summary is not None else None
-    return name.sibling(attribute) if isinstance(attribute, str) and attribute else None
+def _sources_of(arrived: Finding, sources: dict[QueueName, set[QueueName]]) -> set[QueueName]:
+    """Return the queue that a dead letter came from; where that is not known, those of `sources` that it may have come from."""
+    reported = arrived.evidence.get("from_queue")
+    queue = arrived.key.queue_name
+    return {queue.sibling(str(reported))} if reported is not None else sources.get(queue, set())
+
+
+def _by_dead_letter_queue(names: set[QueueName], merged: Merged) -> dict[QueueName, set[QueueName]]:
+    """Return some queues by their dead-letter queue, which several may share."""
+    out: dict[QueueName, set[QueueName]] = {}
+    for name in names:
+        summary = merged.queues.get(name)
+        attribute = summary.attribute("dead_letter_queue") if summary is not None else None
+        if isinstance(attribute, str) and attribute:
+            out.setdefault(name.sibling(attribute), set()).add(name)
+    return out

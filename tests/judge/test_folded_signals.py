@@ -120,3 +120,33 @@ def test_a_head_that_hangs_is_announced_though_the_queue_fails() -> None:
     found = reported([*events, *hung], until)
     assert found.firing("QueueFailing")
     assert [c.finding.key.group for c in stuck_groups(found, folded=False)] == ["g99"]
+
+
+SHARED = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "dead"}
+
+
+def dying(queue: str, from_s: int, until_s: int) -> Events:
+    """A message per second: each is received three times, given back, and dead-lettered."""
+    out: Events = []
+    for at in range(from_s, until_s):
+        about = {"queue": queue, "message_id": f"{queue}{at}"}
+        out.append(ev("sent", at, **about))
+        for n in range(3):
+            got = ev("received", at + 0.1 + n, receive_count=n + 1, consumer=f"w-{queue}", **about)
+            out += [got, ev("released", at + 0.2 + n, consumer=f"w-{queue}", **about)]
+        out.append(ev("dead_lettered", at + 3.1, to_queue="dead", **about))
+    return out
+
+
+@pytest.mark.parametrize("reports_settings", [True, False], ids=["all settings are reported", "none are"])
+def test_dead_letters_of_two_failing_queues_that_share_a_queue_are_folded(reports_settings: bool) -> None:
+    """One library breaks both of their consumers: two pages. The dead letter of a third queue, which works, is announced."""
+    states = [ev("queue_state", 0, queue, attributes=SHARED) for queue in ("a", "b", "c")] if reports_settings else []
+    events = [*dying("a", 60, 360), *dying("b", 60, 360), *dying("c", 300, 301)]
+    found = judged(in_steps(sorted([*states, *events], key=lambda e: e["at"]), 5, 360))
+    assert {f.key.queue for f in found.firing("QueueFailing")} == {"a", "b"}
+    began = max(c.at_ms for c in found.changes if c.finding.key.signal == "QueueFailing")
+    arrived = [c for c in found.changes if c.status == "firing" and c.finding.key.signal == "DeadLetterArrived"]
+    later = [c.finding for c in arrived if c.at_ms > began]
+    assert {f.evidence["from_queue"] for f in later if f.folded} == {"a", "b"}
+    assert {f.evidence["from_queue"] for f in later if f.announced} == {"c"}
