@@ -327,3 +327,10 @@ def test_a_failed_and_a_stalled_redrive(tmp_path: Path) -> None:
     assert lines.times("RedriveStalled", "firing") == [pytest.approx(610, abs=2)]
     (fired,) = lines.signals("RedriveFailed", "firing")
     assert fired["evidence"]["reason"] == "AccessDenied"
+
+
+def test_a_redrive_that_only_its_application_reports_is_not_called_stalled(tmp_path: Path) -> None:
+    """It reports the start and no progress. Without a collector that may list move tasks, nobody says when it ended."""
+    started = {"status": "RUNNING", "to_queue": "q", "task_id": "t-1"}
+    events = [ev("queue_state", 10, "d", attributes={"redrive_task": started}), ev("heartbeat", 2_000, consumer="x")]
+    assert not replayed(events, tmp_path).signals("RedriveStalled")

@@ -22,9 +22,12 @@ def failed_since(c: Context) -> int | None:
 
 @conditions("redrive_moved")
 def progress_since(c: Context) -> dict[str, int]:
-    """A move task runs and has messages left. Without the collector's own time of progress, that is a count that changes."""
+    """A move task runs and has messages left. Without the collector's own time of progress, that is a count that changes.
+
+    An application that starts a task reports no progress: where no collector follows it, nothing is known of the task.
+    """
     task, _ = _task(c)
-    if task.get("status") != "RUNNING":
+    if task.get("status") != "RUNNING" or not isinstance(task.get("moved"), int):
         return {}
     to_move = task.get("to_move")
     if type(to_move) is int and _moved(task) >= to_move:
