@@ -44,8 +44,15 @@ class CountedArrivals:
     """…and the time of the latest of them."""
     rose_at: int = 0
     """The time of the latest count that rose."""
+    before: int = 0
+    """Messages that were in the queue before any count, and may still be."""
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
+
+    @property
+    def untracked(self) -> int:
+        """How many messages of the queue may not be tracked: no arrival of them was reported."""
+        return self.before + self.unexplained + self.announced
 
     def report(self, arrived: int, latest: Sequence[Arrival]) -> None:
         """Apply the total of reported arrivals; `latest` are the newest of them by rank, as far as they are listed."""
@@ -75,7 +82,8 @@ class CountedArrivals:
         """Apply the broker's latest count."""
         counted = depth.unsettled
         if self.depth < 0:
-            self.depth = counted
+            self.depth, self.before = counted, max(counted - self.arrived, 0)
+        self.before = min(self.before, counted)
         slack = int(COUNT_ERROR_RATIO * max(counted, self.depth))
         rise = counted - self.depth
         if rise > slack:

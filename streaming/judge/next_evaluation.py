@@ -23,6 +23,7 @@ from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
+from streaming.judge.rules.messages import expires_by
 from streaming.judge.rules.queues import expected_ms, stalled_since
 from streaming.judge.rules.silent import last_change, silent_from
 from streaming.judge.rules.status import WINDOW_MS
@@ -126,8 +127,9 @@ def _moments(c: Context) -> Iterator[int]:
             measures.slow_hold(0, 0, c.median_hold_ms, int(limits.slow_hold_min_s * 1000), limits.slow_hold_factor).limit
         )
         yield from (held.since + slow_ms + extra for held in summary.consumers for extra in (0, 1))
-    if summary.numbers["dead_letters"]:
-        yield summary.numbers["expires_at"] - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
+    expires_at = expires_by(c)
+    if expires_at is not None:
+        yield expires_at - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
     stalled = stalled_since(c)
     if stalled is not None:
         by_counts_ms = measures.stall_limit_ms(limits, by_counts=True)

@@ -129,3 +129,41 @@ def test_a_message_that_expires_in_its_own_queue_had_no_receives() -> None:
     )
     assert lost.evidence["receive_count"] == 0
     assert "after 0 receives" in lost.evidence["summary"]
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    ("at_first", "later", "fires_h"),
+    [(5, 5, 73), (5, 3, 75), (5, 1, 77), (5, 0, None), (7, 3, 77), (7, 2, None)],
+    ids=[
+        "all are there",
+        "two are gone",
+        "four are gone",
+        "all are gone",
+        "two may be of before the first report",
+        "all may be of before the first report",
+    ],
+)
+def test_dead_letters_that_are_left_expire_by_the_broker_s_count(at_first: int, later: int, fires_h: int | None) -> None:
+    """Somebody deleted some in the console, nobody knows which: the page comes when one of the others is sure to expire.
+
+    Five dead letters, sent an hour apart, expire 96 hours later; it fires when less than a day is left.
+    """
+    moves = [event("sent", n * HOUR_MS, message_id=f"m{n}") for n in range(5)]
+    moves += [event("dead_lettered", 5 * HOUR_MS, message_id=f"m{n}", to_queue="dead") for n in range(5)]
+    steps: list[Step] = []
+    for hour in range(80):
+        there = later if hour >= 24 else at_first if hour >= 5 else at_first - 5
+        counts = {"visible": there, "in_flight": 0, "delayed": 0, "retention_s": 4 * DAY_MS // 1000}
+        state = event("queue_state", hour * HOUR_MS, "dead", attributes=counts | {"dead_letter_sources": ["orders"]})
+        steps.append((hour * HOUR_MS, [state, *(e for e in moves if e["at"] == state["at"])]))
+    found = judged(steps).changes
+    fired = [c for c in found if c.finding.key.signal == "DeadLetterExpiring" and c.status == "firing"]
+    assert [(c.at_ms - event("x", 0)["at"]) // HOUR_MS for c in fired] == ([] if fires_h is None else [fires_h])
+    if fired:
+        gone = fired[0].finding.evidence.get("may_be_gone", 0)
+        assert gone == (fires_h or 0) - 73
+        assert ("message_id" in fired[0].finding.evidence) is (gone == 0)

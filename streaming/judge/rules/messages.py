@@ -264,35 +264,61 @@ def _dead_letters_now(c: Context) -> int:
 def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     """The dead letter that expires first has less than min(24 h, a quarter of retention) left.
 
-    On standard SQS queues retention runs from the original send; on FIFO queues from the move.
+    On standard SQS queues retention runs from the original send; on FIFO queues from the move. Where some of them may be gone,
+    see `expires_by`.
     """
-    if not c.summary.numbers["dead_letters"] or _may_be_gone(c):
+    expires_at = expires_by(c)
+    if expires_at is None:
         return
-    expires_at = c.summary.numbers["expires_at"]
     left = measures.expiry(expires_at, c.now, c.summary, c.settings)
     if not left.reached:
         return
-    first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at), None)
+    gone = _may_be_gone(c)
+    first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at and not gone), None)
     evidence: dict[str, Any] = {
         "time_left_s": seconds(left.value),
         "expires_at": expires_at,
         "retention_s": seconds(c.retention_ms),
-        "dead_letters_now": c.summary.numbers["dead_letters"],
+        "dead_letters_now": c.summary.numbers["dead_letters"] - gone,
         "clock": "arrival" if c.ordered else "original send",
     }
     if first is not None:
         evidence["message_id"] = first.message_id
-    which = f"Message {first.message_id}" if first is not None else "The oldest message"
+    which = f"Message {first.message_id}" if first is not None else "A message" if gone else "The oldest message"
+    latest, others = "", ""
+    if gone:
+        evidence["may_be_gone"] = gone
+        latest, others = " at the latest", f" {plural(gone, 'older message')} may be gone."
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left.value)}: "
-        f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}."
+        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left.value)}{latest}: "
+        f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}.{others}"
     )
     yield c.finding("DeadLetterExpiring", "critical", expires_at - int(left.limit), evidence)
 
 
-def _may_be_gone(c: Context) -> bool:
-    """Whether the broker counts fewer dead letters than are tracked: the first of them may have been received unseen."""
-    return bool(c.broker_counts) and sum(c.broker_counts.values()) < (1 - COUNT_ERROR_RATIO) * c.tracked
+@once
+def expires_by(c: Context) -> int | None:
+    """Return by when a dead letter expires (epoch milliseconds); None where none is known to be left.
+
+    Of those that are tracked, the broker may count fewer: the first ones may have been received unseen, but not more than are
+    missing. So one of them is the next one, or expires before it.
+    """
+    if not c.summary.numbers["dead_letters"]:
+        return None
+    gone = _may_be_gone(c)
+    if not gone:
+        return c.summary.numbers["expires_at"]
+    listed = c.messages("dead_letter")
+    return listed[gone].expires_at_ms if gone < len(listed) else None
+
+
+@once
+def _may_be_gone(c: Context) -> int:
+    """Return how many of the tracked dead letters may have been received unseen, by the broker's count."""
+    counted = sum(c.broker_counts.values())
+    if not c.broker_counts or counted >= (1 - COUNT_ERROR_RATIO) * c.tracked:
+        return 0
+    return c.tracked - max(counted - counted_arrivals(c).untracked, 0)
 
 
 def message_dropped(c: Context) -> Iterator[Finding]:
