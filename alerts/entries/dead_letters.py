@@ -126,7 +126,9 @@ DEAD_LETTER_EXPIRING = Entry(
         EvidenceField("retention_s", "the dead-letter queue's retention"),
         EvidenceField("clock", "the start of the retention period: original send or arrival"),
         EvidenceField("dead_letters_now", "how many messages are known to be in the dead-letter queue"),
-        EvidenceField("may_be_gone", "older ones that may have been received unseen, as the broker counts fewer than are tracked"),
+        EvidenceField(
+            "may_be_gone", "older ones that may have been received unseen, as the broker counts fewer than are tracked"
+        ),
     ),
     checks={
         "aws_sqs": (

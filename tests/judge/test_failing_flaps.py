@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from streaming.core.settings import Settings
 from tests.core.driving import event
 from tests.judge.driving import in_steps, judged
@@ -41,3 +43,21 @@ def test_a_broken_queue_with_little_traffic_pages_once() -> None:
     assert [c.status for c in changes] == ["firing", "resolved"]
     # The end comes as deliveries succeed again, within the five minutes that are looked at.
     assert event("x", 2400_000)["at"] < changes[1].at_ms <= event("x", 2700_000)["at"]
+
+
+@pytest.mark.parametrize("visibility_timeout_s", [30, 60, 120, 180, 360, 900])
+def test_a_broken_deploy_pages_once_whatever_the_visibility_timeout(visibility_timeout_s: int) -> None:
+    """What was finished before the deploy is within the longest time that is looked at: it must not end the signal.
+
+    A Lambda function that fails gives its messages back at once, and they come back when their window ends.
+    """
+    events = [
+        event("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": visibility_timeout_s}),
+        *deliveries([1], FINISHED, 1, 600),
+        *deliveries([1], GIVEN_BACK, 600, 900),
+        *deliveries([1], FINISHED, 900, 1300),
+    ]
+    changes = [c for c in judged(in_steps(events, 5, 1300), SETTINGS).changes if c.finding.key.signal == "QueueFailing"]
+    assert [c.status for c in changes] == ["firing", "resolved"]
+    assert changes[0].at_ms <= event("x", 660_000)["at"]
+    assert event("x", 900_000)["at"] < changes[1].at_ms <= event("x", 1_200_000)["at"]

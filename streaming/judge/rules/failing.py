@@ -26,7 +26,9 @@ QUICK_SIGMAS = 2.0
 """A clear case fires before the long window shows it: more deliveries fail than chance explains, in a time whose first and last
 10 s both have failures. The two are at least 20 s apart, and further than a restart of all consumers can cause."""
 FIRING_MS = 60_000
-"""Once it fires it is looked at over a minute, or the visibility timeout plus 40 s if that is longer: a lull does not end it."""
+"""Once it fires it is looked at over times up to a minute, or the visibility timeout plus 40 s if that is longer: a lull does not
+end it, and neither do deliveries that were finished before it began."""
+LONGER_FACTOR = 1.5
 
 RECEIVING_MS = 120_000
 """When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
@@ -66,12 +68,12 @@ def _most_fail(c: Context) -> bool:
     enough = COUNT_HYSTERESIS if began else 1
     if measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached:
         return True
+    if began:
+        return _failing_span_ms(c) is not None
     span_ms = _quick_span_ms(c)
     lately = outcomes(c, span_ms)
     if span_ms >= limits.failing_window_s * 1000 or lately.ended < limits.failing_min_deliveries:
         return False
-    if began:
-        return lately.failed_ratio >= ratio
     chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
     slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
     return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
@@ -81,9 +83,23 @@ def _most_fail(c: Context) -> bool:
 
 def _quick_span_ms(c: Context) -> int:
     """Return over how many ms a clear case is looked at."""
-    if c.firing_here("QueueFailing"):
-        return max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS)
     return 2 * QUICK_SLICE_MS + max(QUICK_APART_MS, _restart_ms(c))
+
+
+@once
+def _failing_span_ms(c: Context) -> int | None:
+    """Return the longest time, in ms up to now, over which a queue goes on failing; None if there is none.
+
+    With a long visibility timeout the longest time that is looked at reaches back to when all was well.
+    """
+    limits = c.thresholds
+    span_ms = min(max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS), int(limits.failing_window_s * 1000))
+    while span_ms >= 2 * QUICK_SLICE_MS + QUICK_APART_MS:
+        lately = outcomes(c, span_ms)
+        if lately.ended >= limits.failing_min_deliveries and lately.failed_ratio >= HYSTERESIS * limits.failing_ratio:
+            return span_ms
+        span_ms = int(span_ms / LONGER_FACTOR)
+    return None
 
 
 def _restart_ms(c: Context) -> int:
@@ -171,7 +187,11 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
         return
     lately, span_ms = whole, window_ms
     if whole.failed_ratio < c.thresholds.failing_ratio:
-        lately, span_ms = outcomes(c, _quick_span_ms(c)), _quick_span_ms(c)
+        if not c.firing_here("QueueFailing"):
+            span_ms = _quick_span_ms(c)
+        elif (failing_span_ms := _failing_span_ms(c)) is not None:
+            span_ms = failing_span_ms
+        lately = outcomes(c, span_ms)
     departed, deleted = c.recent.change("departed", c.now - window_ms), c.recent.change("deleted", c.now - window_ms)
     lost_span_ms = max(c.now - max(int(c.recent.at[0]), c.now - window_ms), 60_000)
     lost_per_hour = round(max(departed - deleted, 0) * 3_600_000 / lost_span_ms)
