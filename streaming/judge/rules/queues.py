@@ -11,6 +11,7 @@ from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
+from streaming.judge.knowledge.evidence import COUNT_LAG_MS
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, stuck_windows_since, unusual_turn_ms, waiting_in_windows
@@ -168,9 +169,21 @@ def stalled_since(c: Context) -> int | None:
     consumer and paused queues are left out. Where not all messages are reported, the broker's own counts must show the same.
     """
     if not _by_counts(c):
-        waits = [since for since in (backlog_since(c), stuck_windows_since(c)) if since is not None]
+        backlog, windows = backlog_since(c), stuck_windows_since(c)
+        if backlog is not None:
+            backlog = max(backlog, _none_visible_at(c))
+        waits = [since for since in (backlog, windows) if since is not None]
         return max(min(waits), c.summary.last_settled_at) if waits else None
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
+
+
+def _none_visible_at(c: Context) -> int:
+    """Return until when the broker's counts show that nothing was visible (epoch milliseconds), 0 where none does.
+
+    What seemed to wait then had been received, and that is reported later: by a Lambda function whose mapping gathers a batch for
+    minutes, for example.
+    """
+    return max((depth.at - COUNT_LAG_MS for depth in c.summary.depths if not depth.visible), default=0)
 
 
 def _by_counts(c: Context) -> bool:
