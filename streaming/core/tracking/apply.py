@@ -10,8 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.events.events import AHEAD, ARRIVED, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, Events
+from streaming.core.events.events import (
+    AHEAD,
+    ARRIVED,
+    BY_RECEIVE,
+    DEAD_LETTERED,
+    FIRST_END,
+    PRIMARY,
+    RECEIVED,
+    REDRIVEN_IN,
+    Events,
+)
 from streaming.core.events.order import message_order
+from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_FOUND_LATER
 from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED
@@ -21,6 +32,7 @@ from streaming.core.tracking.admission import without_room
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
+from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.segments import Segments, count_rows
 
@@ -33,8 +45,10 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     if not len(events):
         return 0
     queue_map = _queue_numbers(state, events)
-    columns = _sorted_by_message(events, queue_map, state)
+    columns = _without_known_moves(state, _sorted_by_message(events, queue_map, state), settings)
     key = columns["key"]
+    if not len(key):
+        return 0
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     late = columns["at"] < state.high_water - settings.lateness_ms
     keys = key[starts]
@@ -116,6 +130,28 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
     columns["group"] = state.groups.numbers(queue, columns["group"], events.groups)
     columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers)
     return columns
+
+
+def _without_known_moves(state: ShardState, columns: dict[str, Array], settings: Settings) -> dict[str, Array]:
+    """Leave out the moves that follow from receives of dead letters whose arrival is known, once their source has forgotten them.
+
+    Each receive in a dead-letter queue names the source queue, however long ago the move was: it would count as another move.
+    """
+    hit = np.flatnonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & BY_RECEIVE) != 0))
+    if not len(hit) or not state.rows.has("arrived"):
+        return columns
+    rows = state.rows
+    there, found = rows.find(row_key(columns["hi"][hit], columns["lo"][hit], state.queues.hashes[columns["peer"][hit]]))
+    hit, there = hit[found], there[found]
+    hit = hit[(rows.at("arrived", there) > 0) & (rows.at("ended", there) == 0)]
+    # Ended messages may be compacted.
+    restore_rows(state, np.unique(columns["key"][hit]), settings)
+    _, remembered = find_remembered(state, columns["key"][hit], settings)
+    if remembered.all():
+        return columns
+    keep = np.ones(len(columns["key"]), dtype=bool)
+    keep[hit[~remembered]] = False
+    return {name: values[keep] for name, values in columns.items()}
 
 
 def _remember_texts(state: ShardState, events: Events, rows: Array, text: Array) -> None:
