@@ -33,20 +33,25 @@ def fold_explained(
     failing: set[QueueName],
     making: set[QueueName],
     before: dict[SignalKey, Finding],
+    recovered: set[QueueName],
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
     `failing` queues fail, `making` queues may be about to: their new findings are held back; those already announced (among
-    `before`) are not.
+    `before`) are not. `recovered` queues failed lately: their dead letters of that time stay explained until they end.
     """
-    if not failing and not making:
+    if not failing and not making and not recovered:
         return findings
     several = {name for name in failing | making if _failed_heads(name, merged) >= HEADS_TOGETHER}
-    sources = _by_dead_letter_queue(failing | making, merged)
+    sources = _by_dead_letter_queue(failing | making | recovered, merged)
     out = {}
     for key, finding in findings.items():
         if key.signal == "DeadLetterArrived":
             causes = _sources_of(finding, sources)
+            known = before.get(key)
+            if known is not None and known.folded is not None and not causes.isdisjoint(recovered):
+                out[key] = replace(finding, folded=known.folded)
+                continue
         elif key.signal in FOLDED_INTO["QueueFailing"] and _follows(finding, before.get(key), several):
             causes = {key.queue_name}
         else:

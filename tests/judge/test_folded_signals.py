@@ -150,3 +150,18 @@ def test_dead_letters_of_two_failing_queues_that_share_a_queue_are_folded(report
     later = [c.finding for c in arrived if c.at_ms > began]
     assert {f.evidence["from_queue"] for f in later if f.folded} == {"a", "b"}
     assert {f.evidence["from_queue"] for f in later if f.announced} == {"c"}
+
+
+def test_dead_letters_of_a_failure_are_not_announced_when_it_is_over() -> None:
+    """They fire for five quiet minutes, longer than what is left of a failure is folded. One that comes later is announced."""
+    state = ev("queue_state", 0, "a", attributes=SHARED)
+    well = [
+        ev(kind, at + n, "a", message_id=f"w{at}", **({"receive_count": 1, "consumer": "w-a"} if kind == "received" else {}))
+        for at in (*(150 + i / 5 for i in range(750)), *range(300, 700))
+        for n, kind in ((0, "sent"), (0.2, "received"), (0.4, "deleted"))
+    ]
+    events = [state, *dying("a", 60, 150), *well, *dying("a", 600, 601)]
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, 700))
+    (ended,) = [c.at_ms for c in found.changes if c.finding.key.signal == "QueueFailing" and c.status == "resolved"]
+    arrived = [c for c in found.changes if c.finding.key.signal == "DeadLetterArrived" and c.status == "firing"]
+    assert [c.finding.key.message_id for c in arrived if c.at_ms > ended and c.finding.announced] == ["a600"]
