@@ -64,8 +64,6 @@ class Producer:
         fields: dict[str, Any] = {"message_id": message.id, "group": message.group}
         if message.sequence:
             fields["sequence"] = str(message.sequence)
-        if self.queue.settings.delay_s:
-            fields["visible_at"] = self.sim.now + round(self.queue.settings.delay_s * 1000)
         reported = event("sent", self.sim.now, self.queue.name, **fields)
         self.reports.append(Report("producer", self.name, message.id, reported))
         self.sent.append(message)

@@ -84,10 +84,11 @@ def _drop_uncounted(state: ShardState, settings: Settings) -> None:
 
     The report of their deletion was lost, as when a consumer is killed. A busy queue is seldom empty, so `_reconcile` would never
     find them. Ordered queues are left out: a message behind the head of its group may not count as visible. So are windows of
-    which the length can only be assumed.
+    which the length can only be assumed, and dead letters: who looks at them holds them for a while, and may not report that.
     """
     queues, rows = state.queues, state.rows
-    visible_by = np.where(queues.is_ordered(settings), 0, queues.column("without_visible_from") - COUNT_LAG_MS)
+    left_out = queues.is_ordered(settings) | queues.column("dead_letter")
+    visible_by = np.where(left_out, 0, queues.column("without_visible_from") - COUNT_LAG_MS)
     if not (visible_by > 0).any():
         return
     hit = np.flatnonzero((rows["ended"] == 0) & (rows["sent"] <= visible_by[rows["queue"]]))

@@ -93,8 +93,8 @@ def telemetry_partial(c: Context) -> Iterator[Finding]:
         "next_step": reason.next_step,
         "withheld": ", ".join(withheld(reason.basis)),
         "summary": (
-            f"{c.tracked} messages of {c.name.queue} are tracked but the broker counts {counted} ({ratio:.0%}): {why}"
-            + (f"; {reason.next_step}." if reason.next_step else ".")
+            f"{plural(c.tracked, 'message')} of {c.name.queue} {'is' if c.tracked == 1 else 'are'} tracked but "
+            f"the broker counts {counted} ({ratio:.0%}): {why}" + (f"; {reason.next_step}." if reason.next_step else ".")
         ),
     }
     yield c.finding("TelemetryPartial", "info", since, evidence)

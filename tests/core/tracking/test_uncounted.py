@@ -52,11 +52,12 @@ def test_a_message_that_became_visible_later_stays() -> None:
 
 
 def test_what_the_counts_may_not_show_stays() -> None:
-    """One behind the head of its group; one whose window is not known; one in flight; one for which the settings allow longer."""
+    """One behind the head of its group; a dead letter; one of unknown window; one in flight; one with a longer setting."""
     counts = {180: 0, 300: 0, 480: 0}
     grouped = [one | {"group": "g"} for one in LIFE]
     assert left([*grouped, *counted(counts, kind="fifo")]) == (0, 1)
     assert left([*LIFE, *counted(counts, visibility_timeout_s=None)]) == (0, 1)
+    assert left([*LIFE, *counted(counts, dead_letter_sources=["source"])]) == (0, 1)
     assert left([*LIFE, *counted(counts, visibility_timeout_s=3_600)]) == (0, 0)
     assert left([*LIFE, *counted(counts)], Settings(rules=(QueueRule("q", {"reconcile_after_s": 900}),))) == (0, 1)
 
