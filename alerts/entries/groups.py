@@ -35,9 +35,8 @@ GROUP_STUCK = Entry(
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
         "It is info too while the head waits in a prefetch window, held no longer than that: a prefetch of more than one is "
         "reported (ActiveMQ), its consumer has finished others within the limit, and ten messages or more were finished.",
-        "On SQS any consumer may receive any group: a head that is visible and was received at most once waits for its turn "
-        "while consumers have a backlog: three groups have waited like that for a quarter of the limit, or the youngest "
-        "message received had waited that long.",
+        "On SQS any consumer may receive any group: of twenty groups or more, one whose head was never received waits for its "
+        "turn while consumers have a backlog, that is if the youngest message received had waited for a quarter of the limit.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
         "deleted, a head that seems to have come back may still be in work: for twice the longest hold it does not fire.",
     ),

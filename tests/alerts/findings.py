@@ -185,10 +185,12 @@ def _telemetry() -> Events:
 
 
 def _expiring() -> Events:
-    """A dead letter stays until its retention ends."""
+    """Two dead letters stay until their retention ends; after half of the last day the broker counts one."""
     events = [ev("queue_state", 0, attributes={"kind": "standard", "dead_letter_queue": "q-dlq", "max_receive_count": 4})]
     events += [ev("queue_state", 0, "q-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S})]
-    events += [ev("sent", 0, message_id="m"), ev("dead_lettered", 600, message_id="m", to_queue="q-dlq")]
+    for name in ("m", "n"):
+        events += [ev("sent", 0, message_id=name), ev("dead_lettered", 600, message_id=name, to_queue="q-dlq")]
+    events.append(ev("queue_state", 3.5 * DAY_S, "q-dlq", attributes={"visible": 1, "in_flight": 0, "delayed": 0}))
     return [*events, *(ev("heartbeat", 3_600 * n, consumer="sqs-1", queue="") for n in range(96))]
 
 

@@ -325,9 +325,6 @@ class Model:
             alive = silent_ms < (max(limit, 300_000) if came_back else limit)
             if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
                 continue
-            # Consumers have a backlog, and take the groups in turn; with three groups that wait they would as well.
-            if not in_flight and not returning and not came_back and youngest[1] - youngest[0] >= limit // 4:
-                continue
             last = head.moves()[-1] if head.moves() else {"type": "", "at": 0, "invisible_until": 0}
             given_back = last["type"] == "released"
             if head.receive_count and not in_flight and not given_back and settled[name] > head.window_end(last):

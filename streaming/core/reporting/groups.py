@@ -9,7 +9,7 @@ from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER, group_stuck_ms, poison_receives
+from streaming.core.state.queues import BLOCKS_GROUPS, NEVER, group_stuck_ms, poison_receives
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
@@ -17,8 +17,8 @@ RETRY_PATIENCE_MS = 60_000
 """How long a consumer may take with a head that was received before, until its group counts as stuck."""
 WAITED_LONG = 4
 """A message waited long from this part of the time on after which a group is stuck…"""
-FEWEST_IN_TURN = 3
-"""…and with this many groups that do, consumers have a backlog."""
+FEWEST_IN_TURN = 20
+"""…and consumers that take this many groups in turn come to each of them late."""
 
 
 def ordered_queue_reports(
@@ -173,9 +173,9 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     Where no consumer receives at all, the queue is stalled and no group is stuck. 5. Nothing of the group was settled after the
     visibility timeout of a head that is not in flight: then a later message was received, and the head is gone although no
     deletion was reported. A head that was given back may be from the same batch as that message. 6. It does not wait for
-    its turn. Where any consumer may receive any group (SQS), visible heads that were received at most once do if consumers have a
-    backlog: several groups wait long, or the youngest message received so far had. One receive takes the older and the younger
-    messages of a group, and which group comes next is up to the queue.
+    its turn. On SQS, heads that were never received do if there are many groups and consumers have a backlog: the youngest
+    message received so far had waited long. One receive takes the older and the younger messages of a group, and which group
+    comes next is up to the queue.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
@@ -197,15 +197,13 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
     touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
-    if record.name.system == "aws_sqs":
-        waits = (receives <= 1) & ~in_flight & ~w.delayed[groups.head]
-        free_since = np.maximum(since, w.window_end[groups.head])
-        several = int((waits & (now - free_since >= limit // WAITED_LONG)).sum()) >= FEWEST_IN_TURN
-        if several or record.youngest_received_at - record.youngest_sent_at >= limit // WAITED_LONG:
-            touched &= ~waits
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
     hit = (groups.unsettled > 1) & (now - since >= limit) & touched & ~gone
+    waits = hit & (receives == 0) & ~in_flight
+    have_backlog = record.youngest_received_at - record.youngest_sent_at >= limit // WAITED_LONG
+    if waits.any() and record.name.system in BLOCKS_GROUPS and have_backlog and _groups_in_turn(groups, number) >= FEWEST_IN_TURN:
+        hit &= ~waits
     out = []
     for i in np.flatnonzero(hit).tolist():
         if receives[i] >= poison:
@@ -222,6 +220,14 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
         StuckGroup(group, since_ms, reason, group.unsettled - 1)
         for group, (since_ms, _, _, reason) in zip(listed_groups, listed, strict=True)
     ], len(out)
+
+
+def _groups_in_turn(groups: _Groups, number: int) -> int:
+    """Return how many groups have messages or had one settled lately."""
+    names = groups.state.groups
+    active = (names.queue == number) & (names.time > 0)
+    active[groups.names] = True
+    return int(active.sum())
 
 
 def _look_ahead(
