@@ -96,7 +96,8 @@ def run_demo(
 
     store = SnapshotStore()
     set_up_logging(LogSection(level="error"))
-    with tempfile.TemporaryDirectory(prefix="queuewatch-demo-") as name:
+    # On a busy machine a worker of the shop may still write its last events when the folder is removed.
+    with tempfile.TemporaryDirectory(prefix="queuewatch-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "spool").mkdir()
         with open_shop(folder) as shop:
