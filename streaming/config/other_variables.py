@@ -24,7 +24,7 @@ _OF_OTHER_PARTS: Final = re.compile(
     r"|ACTIVEMQ_PASSWORD|CLOUDFLARE_TOKEN"
 )
 _SERVICE_LINK: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-"""What Kubernetes sets in every pod for a service whose name begins with `queuewatch`; `…_PORT` is told by its value."""
+"""What Kubernetes sets in every pod for a service whose name begins with `queuewatch`; `…_PORT` is recognised by its value."""
 _LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
 _ALIKE: Final = 0.8
 

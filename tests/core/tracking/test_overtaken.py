@@ -51,15 +51,15 @@ def test_a_message_that_no_consumer_reported_is_gone_at_once() -> None:
 def test_until_its_report_may_have_come_it_stays() -> None:
     """Another consumer's reports may be some seconds older; until then it is not taken for the head of its group."""
     waiting = [one("sent", 21, str(int(LATER) + n)) for n in (1, 2)]
-    told = [e | {"queue": "q.fifo"} for e in (RECEIVED[0], *SOON_DONE, *waiting)]
+    reported = [e | {"queue": "q.fifo"} for e in (RECEIVED[0], *SOON_DONE, *waiting)]
     late = [e | {"queue": "q.fifo"} for e in (RECEIVED[1], one("deleted", 12, FIRST))]
-    reports = run_steps([(32_000, told), (41_000, late), (60_000, [])], restart=True)
+    reports = run_steps([(32_000, reported), (41_000, late), (60_000, [])], restart=True)
     found = [step.queues[QueueName("aws_sqs", "", "q.fifo")] for step in reports]
     assert [summary.total("reconciled") for summary in found] == [0, 0, 0]
     assert [summary.numbers["visible"] for summary in found] == [3, 2, 2]
     heads = [summary.ordered_facts.oldest[0].head for summary in found if summary.ordered_facts]
     assert [head.sequence for head in heads if head] == [waiting[0]["sequence"]] * 3
-    assert run_steps([(32_000, told), (42_000, [])])[-1].queues[QueueName("aws_sqs", "", "q.fifo")].total("reconciled") == 1
+    assert run_steps([(32_000, reported), (42_000, [])])[-1].queues[QueueName("aws_sqs", "", "q.fifo")].total("reconciled") == 1
 
 
 @pytest.mark.parametrize(
