@@ -9,16 +9,16 @@ from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 from streaming.core.settings import Settings
-from streaming.core.state.queues import BLOCKS_GROUPS, NEVER, group_stuck_ms, poison_receives
+from streaming.core.state.queues import NEVER, group_stuck_ms, poison_receives
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
 RETRY_PATIENCE_MS = 60_000
 """How long a consumer may take with a head that was received before, until its group counts as stuck."""
-WAITED_LONG = 4
-"""A message waited long from this part of the time on after which a group is stuck…"""
+BACKLOG_WAIT_RATIO = 0.25
+"""Consumers have a backlog if what they receive has waited for this share of the time after which a group is stuck…"""
 FEWEST_IN_TURN = 20
-"""…and consumers that take this many groups in turn come to each of them late."""
+"""…and of this many groups or more, each waits for its turn then."""
 
 
 def ordered_queue_reports(
@@ -201,8 +201,9 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
     hit = (groups.unsettled > 1) & (now - since >= limit) & touched & ~gone
     waits = hit & (receives == 0) & ~in_flight
-    have_backlog = record.youngest_received_at - record.youngest_sent_at >= limit // WAITED_LONG
-    if waits.any() and record.name.system in BLOCKS_GROUPS and have_backlog and _groups_in_turn(groups, number) >= FEWEST_IN_TURN:
+    have_backlog = record.youngest_received_at - record.youngest_sent_at >= BACKLOG_WAIT_RATIO * limit
+    blocks_groups = state.queues.limit("blocks_groups", settings)[number] > 0
+    if waits.any() and blocks_groups and have_backlog and _groups_in_turn(groups, number) >= FEWEST_IN_TURN:
         hit &= ~waits
     out = []
     for i in np.flatnonzero(hit).tolist():
