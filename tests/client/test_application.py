@@ -177,6 +177,27 @@ def work(number):
 """
 
 
+def _words_of_worker(command: list[str], folder: Path, environment: dict[str, str], until: str, times: int) -> tuple[str, int]:
+    """Run a Celery worker until it has printed a word this often, and end it. Return its output and exit code."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as worker:
+        timer = threading.Timer(60, worker.kill)
+        timer.start()
+        try:
+            assert worker.stdout is not None
+            words = ""
+            while words.count(until) < times and (line := worker.stdout.readline()):
+                words += line
+            time.sleep(1)  # for the last acknowledgement
+            worker.terminate()
+            words += worker.stdout.read()
+            return words, worker.wait()
+        finally:
+            timer.cancel()
+            worker.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["solo", "prefork"])
 def test_only_sends_of_celery_are_seen(application: Path, sqs_environment: dict[str, str], tmp_path: Path, pool: str) -> None:
@@ -204,22 +225,7 @@ def test_only_sends_of_celery_are_seen(application: Path, sqs_environment: dict[
         "--without-gossip",
         "--without-mingle",
     ]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as worker:
-        timer = threading.Timer(60, worker.kill)
-        timer.start()
-        try:
-            assert worker.stdout is not None
-            words = ""
-            while words.count("worked") < 3 and (line := worker.stdout.readline()):
-                words += line
-            time.sleep(1)  # for the last acknowledgement
-            worker.terminate()
-            words += worker.stdout.read()
-        finally:
-            timer.cancel()
-            worker.kill()
+    words, _ = _words_of_worker(command, tmp_path, environment, until="worked", times=3)
     assert words.count("worked") == 3, words
     assert "Traceback" not in words
     assert _kinds(spool) == {"sent": 3}
@@ -248,20 +254,6 @@ def test_children_of_a_celery_worker_send_what_they_saw(
     subprocess.run(send, check=True, cwd=tmp_path, env=environment, timeout=60)
     command = [str(application.with_name("queuewatch-instrument")), str(application), "-m", "celery", "-A", "tasks", "worker"]
     command += ["-P", "prefork", "-c", "2", "--without-gossip", "--without-mingle"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as worker:
-        timer = threading.Timer(60, worker.kill)
-        timer.start()
-        try:
-            assert worker.stdout is not None
-            words = ""
-            while words.count("forwarded") < 4 and (line := worker.stdout.readline()):
-                words += line
-            worker.terminate()
-            words += worker.stdout.read()
-        finally:
-            timer.cancel()
-            worker.kill()
-    assert (words.count("forwarded"), worker.returncode) == (4, 0), words
+    words, code = _words_of_worker(command, tmp_path, environment, until="forwarded", times=4)
+    assert (words.count("forwarded"), code) == (4, 0), words
     assert _kinds(spool) == {"sent": 4}
