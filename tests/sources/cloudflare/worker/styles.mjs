@@ -68,7 +68,7 @@ const sender = {
     });
     await env.OUT.sendBatch(
       (function* () {
-        yield { body: { id: "c1" } };
+        yield { body: { id: "c1" }, delaySeconds: 0 };
       })(),
     );
     const failure = await env.OUT.send({ id: "refused" }, { delaySeconds: 1e6 }).catch(String);

@@ -240,6 +240,9 @@ test("what is sent is reported with the application's id and its delay", async (
   await sleep(100);
   const delays = of("sender", "sent").map((e) => [e.message_id, (e.visible_at ?? e.at) - e.at]);
   assert.deepEqual(Object.fromEntries(delays), { a1: 30_000, a2: 0, b1: 5_000, b2: 9_000, c1: 0 });
+  // A delay of zero replaces that of the queue, which no send names.
+  const named = of("sender", "sent").filter((e) => e.visible_at !== undefined);
+  assert.deepEqual(named.map((e) => e.message_id).sort(), ["a1", "b1", "b2", "c1"]);
   assert.ok(of("sender", "sent").every((e) => e.queue === "out" && e.sent_at === e.at));
   assert.ok(of("sender", "queue_state").some((e) => typeof e.attributes.visible === "number"));
 });
