@@ -142,6 +142,8 @@ class _Groups:
 
     def some(self, which: list[int]) -> list[GroupReport]:
         """Return some groups with their heads."""
+        if not which:
+            return []
         at = np.array(which, dtype=np.int64)
         return [
             GroupReport(
