@@ -157,8 +157,27 @@ def is_scheduled_pause(c: Context) -> bool:
 @condition("backlog")
 def backlog_since(c: Context) -> int | None:
     """Messages that are tracked wait for consumers: dead-letter queues need none, and paused queues are left out."""
-    waiting = c.summary.numbers["visible"] > 0 and not c.is_dead_letter_queue and not c.paused
-    return c.summary.numbers["visible_since"] if waiting else None
+    if not c.summary.numbers["visible"] or c.is_dead_letter_queue or c.paused:
+        return None
+    if not c.summary.numbers["poison"] or not _moves_go_unseen(c):
+        return c.summary.numbers["visible_since"]
+    # Something seems to wait for as long as a suspect does. The others began to wait when they first outnumber the suspects.
+    return None if _only_suspects_wait(c) else c.now
+
+
+def _moves_go_unseen(c: Context) -> bool:
+    """Whether a move to a dead-letter queue leaves no trace: SQS reports it to no one, and no collector the limit or counts.
+
+    In an ordered queue a later message of the group shows that a message is gone.
+    """
+    return c.name.system == "aws_sqs" and not c.ordered and c.max_receive_count is None and not c.summary.depths
+
+
+def _only_suspects_wait(c: Context) -> bool:
+    """Whether all that seems to wait are poison suspects that nobody has received for a while: most likely they were moved."""
+    numbers, silent_ms = c.summary.numbers, c.now - c.summary.last_received_at
+    others = numbers["visible"] + numbers["in_flight"] - numbers["poison"]
+    return others <= 0 and silent_ms >= c.thresholds.stalled_s * 1000 and not c.firing_here("QueueStalled")
 
 
 @once
