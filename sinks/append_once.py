@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from sinks.records import Record, Undelivered
+from streaming.folder import sync_folder
 
 _TAIL = 65_536
 _REMEMBERED = 128
@@ -103,7 +104,7 @@ class AppendOnceFile:
             new.flush()
             os.fsync(new.fileno())
         os.replace(part, self._mark)
-        _fsync_folder(self._path.parent)
+        sync_folder(self._path.parent)
 
     def _size(self) -> int:
         try:
@@ -138,11 +139,3 @@ class AppendOnceFile:
         whole = start + tail.rfind(b"\n") + 1
         if whole != size:
             self._truncate(whole)
-
-
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

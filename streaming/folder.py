@@ -74,7 +74,12 @@ def write_durably(path: Path, content: bytes | memoryview) -> None:
         # On a full disk a partial file would take up space that others need.
         scratch.unlink(missing_ok=True)
         raise
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Return once the names in a folder are on disk: files that were created, renamed or removed. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from streaming.folder import sync_folder
+
 BodyKind = Literal["ndjson", "arrow"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -140,7 +142,7 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(part, self._folder / name)
-            self._fsync_folder()
+            sync_folder(self._folder)
         except OSError as error:
             with suppress(OSError):  # The disk that refused the file may refuse its removal as well.
                 part.unlink(missing_ok=True)
@@ -180,13 +182,6 @@ class Spool:
                     if entry.name.endswith((".ndjson", ".arrow")) and entry.is_file():
                         waiting += entry.stat().st_size
         return waiting
-
-    def _fsync_folder(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _remove_stale_parts(self) -> None:
         for part in self._folder.glob(".*.part"):

@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from streaming.config.source import SpoolSource
+from streaming.folder import sync_folder
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.names import printable
@@ -197,7 +198,7 @@ class SpoolPlanner:
                 self._log_once(name, "spool_file_not_removed", error)
         if removed:
             # A removal that was not synced may be undone by a power cut: do not forget the file until it is synced.
-            _fsync(self.folder)
+            sync_folder(self.folder)
             present -= removed
             for name in removed:
                 del self._taken[name]
@@ -210,20 +211,12 @@ class SpoolPlanner:
         archive = Path(self.source.archive_folder)
         archive.mkdir(parents=True, exist_ok=True)
         shutil.move(path, archive / name)
-        _fsync(archive)
+        sync_folder(archive)
 
     def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:
             self._refused.add(name)
             _log.warning(event, path=printable(str(self.folder / name)), error=error.strerror or str(error))
-
-
-def _fsync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
