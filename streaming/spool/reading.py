@@ -40,6 +40,7 @@ def read_pieces(folder: Path, pieces: Iterable[Piece]) -> Iterator[Read | Refuse
     """
     values: list[bytes] = []
     origins: list[str] = []
+    held_bytes = 0
     for piece in pieces:
         origin = printable(str(folder / piece.name))
         try:
@@ -53,9 +54,10 @@ def read_pieces(folder: Path, pieces: Iterable[Piece]) -> Iterator[Read | Refuse
             continue
         values.append(content)
         origins.append(origin)
-        if sum(map(len, values)) >= PIECE_BYTES:
+        held_bytes += len(content)
+        if held_bytes >= PIECE_BYTES:
             yield _read(values, origins)
-            values, origins = [], []
+            values, origins, held_bytes = [], [], 0
     if values:
         yield _read(values, origins)
 
