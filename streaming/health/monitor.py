@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
+from sinks.clock import wall_ms
 from sinks.prometheus import Family
 from streaming.checkpoint.offset_log import Partition
 from streaming.checkpoint.versions import LOST_FILES
@@ -23,13 +23,8 @@ _NAMED = 20
 _log = structlog.get_logger(__name__)
 
 
-def wall_ms() -> int:
-    """Return the driver's clock in epoch milliseconds: for the pipeline's metrics, never for judging."""
-    return time.time_ns() // 1_000_000
-
-
 class Monitor:
-    """Combines Spark's report on a batch with the batch's own. Thread-safe."""
+    """Combines Spark's report on a batch with the batch's own. Thread-safe. `clock_ms` is never used for judging."""
 
     def __init__(self, clock_ms: Callable[[], int] = wall_ms) -> None:
         self._clock_ms = clock_ms

@@ -11,6 +11,7 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sinks.clock import wall_ms
 from streaming.checkpoint import versions
 from streaming.checkpoint.lease import Lease
 from streaming.checkpoint.manifest import Checkpoint, claim, find, locked
@@ -29,7 +30,7 @@ from streaming.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
 from streaming.folder import Folder, local_folder
 from streaming.health.liveness import Watchdog
 from streaming.health.losses import Brokers, KafkaLosses
-from streaming.health.monitor import Monitor, wall_ms
+from streaming.health.monitor import Monitor
 from streaming.spark import pipeline
 from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.batch_time import BatchTimes

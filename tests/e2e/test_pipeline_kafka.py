@@ -17,6 +17,7 @@ import pytest
 import yaml
 from kafka import KafkaProducer
 
+from sinks.clock import wall_ms
 from tests.e2e.service import Service, running
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
@@ -25,11 +26,6 @@ from tests.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_jars")]
 
 QUEUE = 'scope_id="",queue="orders"'
-
-
-def wall_ms() -> int:
-    """Return the current time in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def config_for(kafka: Kafka, topic: str) -> dict[str, Any]:

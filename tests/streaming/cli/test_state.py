@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from sinks.clock import wall_ms
 from sinks.prometheus import Exposition
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.stored import open_stored
@@ -26,7 +27,7 @@ from streaming.spark.reshard import files_read_by_spark
 from streaming.spark.shards import shard_keys
 from tests.e2e.service import running, values_of
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
-from tests.streaming.spark.live import Live, wall_ms
+from tests.streaming.spark.live import Live
 
 
 def queuewatch(*arguments: object) -> Result:

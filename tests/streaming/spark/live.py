@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sinks.clock import wall_ms
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
@@ -39,11 +40,6 @@ from tests.streaming.spark.packets import ndjson
 
 SHARDS = 2
 WITHIN_S = 60.0
-
-
-def wall_ms() -> int:
-    """Return the current time in epoch milliseconds: a live run judges by the wall clock."""
-    return time.time_ns() // 1_000_000
 
 
 class Live:

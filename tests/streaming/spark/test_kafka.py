@@ -9,11 +9,12 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
+from sinks.clock import wall_ms
 from streaming.config.source import KafkaSource, Sources, SpoolSource
 from streaming.errors import SourceUnavailable
 from streaming.spark.readers.kafka import Topics, records_per_trigger, survey
 from tests.services.kafka import Kafka
-from tests.streaming.spark.live import Live, wall_ms
+from tests.streaming.spark.live import Live
 from tests.streaming.spark.packets import event, ndjson
 from tests.streaming.spark.test_pipeline import messages, sent_total, telemetry_of_an_outage
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.clock import wall_ms
 from sources.wire.encode import encode_arrow
 from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import Sources, SpoolSource
@@ -18,7 +19,7 @@ from streaming.judge.snapshot import QueueView, Snapshot
 from streaming.spark.shards import shard_keys
 from streaming.spool import cut
 from streaming.spool.ledger import Plan
-from tests.streaming.spark.live import SHARDS, Live, wall_ms
+from tests.streaming.spark.live import SHARDS, Live
 from tests.streaming.spark.packets import event, ndjson
 
 
