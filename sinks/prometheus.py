@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from itertools import chain
 from platform import python_version
 from typing import Final, NamedTuple, TypeVar
@@ -33,6 +32,7 @@ from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.judge.metrics import METRIC_BY_NAME, METRICS, QUEUE_LABELS, Metric, MetricName
 from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.release import own_version
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -103,7 +103,7 @@ class Exposition:
         self._infos = [metric for metric in self._metrics if metric.info is not None]
         self._ages = [metric for metric in self._metrics if metric.times is not None]
         self._about_sinks = tuple(about_sinks)
-        self._version = version or _installed_version()
+        self._version = version or own_version()
         self._process = CollectorRegistry() if process_metrics else None
         if self._process is not None:
             ProcessCollector(registry=self._process)
@@ -239,11 +239,3 @@ def _quality(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
-
-
-@cache
-def _installed_version() -> str:
-    try:
-        return metadata.version("queuewatch-service")
-    except metadata.PackageNotFoundError:
-        return "unknown"

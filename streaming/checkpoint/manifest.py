@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
 from streaming.folder import Folder, LocalFolder
+from streaming.release import own_version
 
 NAME: Final = "queuewatch.json"
 LAYOUT: Final = 1
@@ -158,11 +158,3 @@ def write_manifest(folder: Folder, checkpoint: Checkpoint) -> None:
         "written_by": own_version(),
     }
     folder.write(NAME, json.dumps(body, indent=2).encode())
-
-
-def own_version() -> str:
-    """Return the running release, `unknown` where it is not installed."""
-    try:
-        return version("queuewatch")
-    except PackageNotFoundError:
-        return "unknown"

@@ -40,7 +40,7 @@ def version() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from streaming.cli.versions import own_version
+        from streaming.release import own_version
 
         typer.echo(f"queuewatch {own_version()}")
         raise typer.Exit

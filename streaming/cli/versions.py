@@ -5,12 +5,9 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
+from streaming.release import own_version
+
 _SHOWN = ("pyspark", "pyarrow", "pandas", "kafka-python", "boto3", "stomp.py")
-
-
-def own_version() -> str:
-    """Return the version of this installation."""
-    return metadata.version("queuewatch-service")
 
 
 def all_versions() -> list[tuple[str, str]]:

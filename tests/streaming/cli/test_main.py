@@ -22,9 +22,10 @@ from sinks.store import SnapshotStore
 from streaming.cli.errors import EXIT_USAGE, exit_code
 from streaming.cli.main import main
 from streaming.cli.service import run_service
-from streaming.cli.versions import all_versions, own_version
+from streaming.cli.versions import all_versions
 from streaming.config.errors import ConfigError
 from streaming.config.model import Config
+from streaming.release import own_version
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.streaming.spark.packets import T0, event, ndjson
 
