@@ -11,6 +11,8 @@ from streaming.checkpoint.state_files import VERSIONS_KEPT, whole_of
 from streaming.folder import Folder
 from streaming.judge.memory import JudgeMemory
 
+FOLDER: Final = "judge"
+"""Name of the folder in the checkpoint."""
 SEED: Final = "seed.memory"
 """The initial memory of a checkpoint that was created from another one."""
 
@@ -41,21 +43,22 @@ class MemoryStore:
             return JudgeMemory.empty() if seed is None else JudgeMemory.from_bytes(seed)
         if self._latest is not None and self._latest[0] == earlier[-1]:
             return self._latest[1]
-        content = self._folder.read(_name(earlier[-1]))
+        content = self._folder.read(memory_file(earlier[-1]))
         if content is None:
             raise FileNotFoundError(f"the judge's memory of batch {earlier[-1]} has been deleted from the checkpoint")
         return JudgeMemory.from_bytes(content)
 
     def save(self, batch_id: int, memory: JudgeMemory) -> None:
         """Store the memory after `batch_id`; delete those a rolled-back run left beyond it, and the oldest."""
-        self._folder.write(_name(batch_id), memory.to_bytes())
+        self._folder.write(memory_file(batch_id), memory.to_bytes())
         stale = [known for known in self._ids if known > batch_id]
         kept = whole_of(sorted({*self._ids, batch_id} - set(stale)), self._kept)
         for known in {*self._ids} - {*kept}:
-            self._folder.delete(_name(known))
+            self._folder.delete(memory_file(known))
         self._ids = kept
         self._latest = (batch_id, memory)
 
 
-def _name(batch_id: int) -> str:
+def memory_file(batch_id: int) -> str:
+    """Return the name of the file with the memory after a batch."""
     return f"{batch_id:012d}.memory"

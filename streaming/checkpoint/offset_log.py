@@ -12,6 +12,8 @@ from typing import Final
 
 FOLDER: Final = "offsets"
 """Name of the folder in the checkpoint."""
+COMMITS: Final = "commits"
+"""Name of the folder of Spark's other log, of the batches that are finished."""
 
 _FIRST_SOURCE: Final = 2
 

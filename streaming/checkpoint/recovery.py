@@ -14,11 +14,17 @@ from typing import Final
 
 import structlog
 
+from streaming.checkpoint.memory_store import FOLDER as MEMORIES
+from streaming.checkpoint.memory_store import memory_file
+from streaming.checkpoint.offset_log import COMMITS
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import StateDamaged, look_again
-from streaming.checkpoint.versions import FOLDER, LedgerDamaged, VersionLedger
+from streaming.checkpoint.versions import FOLDER as VERSIONS
+from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
@@ -35,8 +41,8 @@ def recover(checkpoint: Path) -> int | None:
     Raises `CheckpointMismatch` when no batch is intact.
     """
     look_again()
-    committed = numbered(checkpoint / "commits")
-    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    committed = batch_ids(LocalFolder(checkpoint / COMMITS))
+    ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if not committed:
         _look_at_seed(checkpoint)
     if not committed or not ledger.batches or committed[-1] < ledger.batches[0]:
@@ -66,7 +72,7 @@ def _look_at_seed(checkpoint: Path) -> None:
     try:
         seed = read_seed(checkpoint)
         for file in [file for files in seed.states.values() for file in files] if seed is not None else []:
-            file.read(checkpoint / "shards")
+            file.read(checkpoint / STATES)
     except (StateDamaged, ValueError, KeyError, TypeError) as error:
         raise CheckpointMismatch(
             f"what the checkpoint {checkpoint} is to begin with is damaged: {error}",
@@ -79,11 +85,6 @@ def problems_of(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> list[
     return list(_problems(checkpoint, ledger, batch_id))
 
 
-def numbered(folder: Path) -> list[int]:
-    """Return the numbers among the file names of one of Spark's logs, ascending."""
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
-
-
 def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterator[str]:
     try:
         version = ledger.read(batch_id)
@@ -93,15 +94,15 @@ def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterato
     for shard in version.shards.values():
         for file in shard.files:
             try:
-                file.read(checkpoint / "shards")
+                file.read(checkpoint / STATES)
             except StateDamaged as error:
                 yield str(error)
-    memory = LocalFolder(checkpoint / "judge").read(f"{batch_id:012d}.memory")
+    memory = LocalFolder(checkpoint / MEMORIES).read(memory_file(batch_id))
     try:
         JudgeMemory.from_bytes(memory if memory is not None else b"")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         yield f"the judge's memory of batch {batch_id}: {'it is gone' if memory is None else error}"
-    for log in ("offsets", "commits"):
+    for log in (OFFSETS, COMMITS):
         if not _is_whole(checkpoint / log / str(batch_id)):
             yield f"Spark's {log}/{batch_id} is damaged"
     yield from SpoolLedger(LocalFolder(checkpoint / SPOOLED), kept=0).problems(version.spool)
@@ -140,11 +141,11 @@ def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     # Move commits last: after an earlier crash, the checkpoint is examined and rolled back again.
     for name, keep in (
-        ("judge", batch_id),
-        (FOLDER, batch_id),
+        (MEMORIES, batch_id),
+        (VERSIONS, batch_id),
         (SPOOLED, batch_id + 1),
-        ("offsets", batch_id + 1),
-        ("commits", batch_id),
+        (OFFSETS, batch_id + 1),
+        (COMMITS, batch_id),
     ):
         (aside / name).mkdir(parents=True, exist_ok=True)
         if not (checkpoint / name).is_dir():

@@ -20,6 +20,11 @@ from streaming.core.columns import Buffer
 from streaming.core.state.state import Packed
 from streaming.folder import local_folder, write_durably
 
+FOLDER: Final = "shards"
+"""Name of the folder in the checkpoint."""
+SEGMENT: Final = ".layer"
+"""The ending of a segment's file, whose name is the segment's."""
+
 VERSIONS_KEPT: Final = 25
 """How many batches back a checkpoint can go: more than Spark keeps of its own, so that a copy taken while the job runs holds at
 least one complete batch."""
@@ -34,7 +39,6 @@ _INLINE: Final = b"I"
 _CHECKED: Final = b"C"
 """Marks names with length and checksum: see `StateFile`."""
 _HEAD: Final = ".state"
-_SEGMENT: Final = ".layer"
 
 
 _whole: set[tuple[Path, int, int]] = set()
@@ -179,7 +183,7 @@ class FileState:
         A file that an earlier version or another attempt may need is never overwritten. Segments that do not exist yet are
         written to files named by their content.
         """
-        segments = [StateFile.written(self.folder, f"{name}{_SEGMENT}", body) for name, body in packed.segments.items()]
+        segments = [StateFile.written(self.folder, f"{name}{SEGMENT}", body) for name, body in packed.segments.items()]
         head = StateFile.written(self.folder, f"{shard}-{uuid.uuid4().hex}{_HEAD}", packed.head)
         return _CHECKED + " ".join(map(str, [head, *segments])).encode()
 
@@ -197,7 +201,7 @@ class FileState:
 def unpacked_files(folder: Path, files: Sequence[StateFile]) -> Packed:
     """Read the state from some files, the head first. Raises `StateDamaged`."""
     head, *segments = files
-    return Packed(bytes(head.read(folder)), {file.name.removesuffix(_SEGMENT): file.read(folder) for file in segments})
+    return Packed(bytes(head.read(folder)), {file.name.removesuffix(SEGMENT): file.read(folder) for file in segments})
 
 
 def _files(kept: bytes) -> list[StateFile]:
@@ -222,7 +226,7 @@ def state_keeper(checkpoint: str, seeds: Mapping[int, tuple[StateFile, ...]] | N
     local = local_folder(checkpoint)
     if local is None:
         return InlineState()
-    folder = local.path / "shards"
+    folder = local.path / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return FileState(folder, seeds or {})
 

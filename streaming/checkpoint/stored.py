@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Final
 
 from streaming.checkpoint.manifest import Manifest, read_manifest
-from streaming.checkpoint.memory_store import SEED
+from streaming.checkpoint.memory_store import FOLDER as MEMORIES
+from streaming.checkpoint.memory_store import SEED, memory_file
+from streaming.checkpoint.offset_log import COMMITS, Partition, batch_time_ms, kafka_offsets
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
-from streaming.checkpoint.offset_log import Partition, batch_time_ms, kafka_offsets
-from streaming.checkpoint.recovery import numbered, problems_of
+from streaming.checkpoint.recovery import problems_of
 from streaming.checkpoint.seed import read_seed
-from streaming.checkpoint.state_files import StateDamaged, StateFile, unpacked_files
-from streaming.checkpoint.versions import FOLDER, ShardVersion, Version, VersionLedger
+from streaming.checkpoint.state_files import FOLDER as STATES
+from streaming.checkpoint.state_files import SEGMENT, StateDamaged, StateFile, unpacked_files
+from streaming.checkpoint.versions import FOLDER as VERSIONS
+from streaming.checkpoint.versions import ShardVersion, Version, VersionLedger
 from streaming.core.columns import UnreadableBlob, unpack_columns
 from streaming.core.state.state import Packed, ShardState
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from streaming.judge.memory import JudgeMemory
 
 _HEAD: Final = re.compile(r"(\d+)-[0-9a-f]{32}\.state")
@@ -45,7 +48,7 @@ class Stored:
 
     def packed(self, key: int) -> Packed:
         """Return one shard's packed state. Raises `StateDamaged`."""
-        return unpacked_files(self.path / "shards", self.files[key])
+        return unpacked_files(self.path / STATES, self.files[key])
 
     def states(self) -> dict[int, ShardState]:
         """Return every shard's state. Raises `StateDamaged` or `UnreadableBlob`."""
@@ -68,13 +71,13 @@ def open_stored(checkpoint: Path) -> Stored:
     manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint))
     if manifest is None:
         raise CheckpointMismatch(f"{checkpoint} is no checkpoint of queuewatch", "Name the folder spark.checkpoint_dir names")
-    committed = numbered(checkpoint / "commits")
-    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    committed = batch_ids(LocalFolder(checkpoint / COMMITS))
+    ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if not committed:
         seed = read_seed(checkpoint)
         if seed is None:
             raise CheckpointMismatch(f"the checkpoint {checkpoint} holds no batch yet", "Let queuewatch run on it first")
-        memory = LocalFolder(checkpoint / "judge").read(SEED)
+        memory = LocalFolder(checkpoint / MEMORIES).read(SEED)
         return Stored(
             path=checkpoint,
             manifest=manifest,
@@ -94,7 +97,7 @@ def open_stored(checkpoint: Path) -> Stored:
             version = None
         if version is not None:
             logged = (checkpoint / OFFSETS / str(batch_id)).read_bytes()
-            memory = LocalFolder(checkpoint / "judge").read(f"{batch_id:012d}.memory")
+            memory = LocalFolder(checkpoint / MEMORIES).read(memory_file(batch_id))
             files = {key: shard.files for key, shard in version.shards.items() if shard.files}
             return Stored(
                 path=checkpoint,
@@ -115,8 +118,8 @@ def verify(checkpoint: Path) -> Iterator[str]:
     if manifest is None:
         yield f"{checkpoint} is no checkpoint of queuewatch"
         return
-    committed = numbered(checkpoint / "commits")
-    ledger = VersionLedger(LocalFolder(checkpoint / FOLDER))
+    committed = batch_ids(LocalFolder(checkpoint / COMMITS))
+    ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if committed and ledger.batches and committed[-1] >= ledger.batches[0]:
         yield from problems_of(checkpoint, ledger, committed[-1])
     stored = open_stored(checkpoint)
@@ -144,11 +147,11 @@ def _without_ledger(checkpoint: Path, batch_id: int, shards: int) -> Version | N
     except (OSError, ValueError):
         return None
     found: dict[int, ShardVersion] = {}
-    for path in sorted((checkpoint / "shards").glob("*.state")):
+    for path in sorted((checkpoint / STATES).glob("*.state")):
         match = _HEAD.fullmatch(path.name)
         segments = _segments_of(path, now_ms) if match is not None else None
         if match is not None and segments is not None:
-            files = (StateFile(path.name), *(StateFile(f"{name}.layer") for name in segments))
+            files = (StateFile(path.name), *(StateFile(f"{name}{SEGMENT}") for name in segments))
             found[int(match[1])] = ShardVersion(files, path.stat().st_size)
     return Version(batch_id, now_ms, found) if len(found) == shards else None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from streaming.checkpoint.offset_log import COMMITS, last_tick, with_last_tick
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
-from streaming.checkpoint.offset_log import last_tick, with_last_tick
-from streaming.folder import Folder
+from streaming.folder import Folder, batch_ids, rewrite_spark_file
 
 FOLDER: Final = "sources/0"
 """Name of the folder in the checkpoint: the ticks are the first source."""
@@ -39,21 +39,19 @@ def continue_ticks(folder_of: Callable[[str], Folder], now_ms: int) -> int:
     Returns by how many seconds it is before (negative) or beyond them, 0 if nothing was changed. No query may run meanwhile.
     """
     offsets, ticks = folder_of(OFFSETS), folder_of(FOLDER)
-    logged = max((int(name) for name in offsets.names() if name.isdigit()), default=-1)
+    logged = max(batch_ids(offsets), default=-1)
     tick = _tick(offsets, logged)
     if tick is None:
         return 0
     before = _tick(offsets, logged - 1)
-    if before is not None and tick - before > MOST_TICKS and str(logged) not in folder_of("commits").names():
+    if before is not None and tick - before > MOST_TICKS and logged not in batch_ids(folder_of(COMMITS)):
         tick = before + 1
-        offsets.write(str(logged), with_last_tick(offsets.read(str(logged)) or b"", tick))
-        _forget_checksum(offsets, str(logged))
+        rewrite_spark_file(offsets, str(logged), with_last_tick(offsets.read(str(logged)) or b"", tick))
     start_ms = _start_ms(ticks.read(_START))
     beyond_s = (now_ms - start_ms) // 1000 - tick if start_ms is not None else 0
     if start_ms is not None and 0 <= beyond_s <= MOST_TICKS:
         return 0
-    ticks.write(_START, f"{_VERSION}\n{now_ms - (tick + 1) * 1000}".encode())
-    _forget_checksum(ticks, _START)
+    rewrite_spark_file(ticks, _START, f"{_VERSION}\n{now_ms - (tick + 1) * 1000}".encode())
     return beyond_s
 
 
@@ -73,8 +71,3 @@ def _start_ms(content: bytes | None) -> int | None:
         return int(start) if version == _VERSION else None
     except ValueError:
         return None
-
-
-def _forget_checksum(folder: Folder, name: str) -> None:
-    """On a local disk Hadoop keeps a checksum beside the file, which is that of the old content."""
-    folder.delete(f".{name}.crc")

@@ -15,8 +15,10 @@ from sinks.clock import wall_ms
 from streaming.checkpoint import versions
 from streaming.checkpoint.lease import Lease
 from streaming.checkpoint.manifest import Checkpoint, claim, find, locked
+from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import MemoryStore
-from streaming.checkpoint.offset_log import Partition, with_offsets
+from streaming.checkpoint.offset_log import COMMITS, Partition, with_offsets
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
@@ -27,7 +29,7 @@ from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
 from streaming.delivery.outlets import Outlets
 from streaming.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
-from streaming.folder import Folder, local_folder
+from streaming.folder import Folder, batch_ids, local_folder, rewrite_spark_file
 from streaming.health.liveness import Watchdog
 from streaming.health.losses import Brokers, KafkaLosses
 from streaming.health.monitor import Monitor
@@ -93,7 +95,7 @@ class Job:
         self._watchdog = Watchdog(monitor.liveness, java_pid, deadline_s=config.spark.batch_deadline_s)
         self._barrier = BatchBarrier()
         kafka = config.source.kafka
-        self._losses = KafkaLosses(self._folder("offsets"), Brokers(kafka).earliest) if kafka is not None else None
+        self._losses = KafkaLosses(self._folder(OFFSETS), Brokers(kafka).earliest) if kafka is not None else None
         self._fault: str | None = None
 
     def fault(self) -> str | None:
@@ -205,7 +207,7 @@ class Job:
         seed = read_seed(local.path) if local is not None else None
         keeper = state_keeper(location, seed.states if seed is not None else None)
         kept = self._versions_kept()
-        memories = MemoryStore(self._folder("judge"), kept=kept)
+        memories = MemoryStore(self._folder(MEMORIES), kept=kept)
         publisher = Publisher(
             settings=self._settings,
             shards=spark_config.shards,
@@ -213,7 +215,7 @@ class Job:
             outlets=self._outlets,
             monitor=self._monitor,
             pruner=Pruner(keeper, spark_config.shards, kept=kept),
-            times=BatchTimes(self._folder("offsets"), memories),
+            times=BatchTimes(self._folder(OFFSETS), memories),
             ledger=VersionLedger(self._folder(versions.FOLDER), kept=kept),
             losses=self._losses,
             spool=self._spool(kept),
@@ -240,18 +242,16 @@ class Job:
         ledger = SpoolLedger(self._folder(SPOOLED), kept=kept)
         migrate(self._folder, path, ledger)
         planner = SpoolPlanner(source=source, folder=path, ledger=ledger, clock_s=time.monotonic, kept=kept)
-        return SpoolBatches(planner, lanes_of(self.spark.sparkContext.defaultParallelism), self._folder("offsets"))
+        return SpoolBatches(planner, lanes_of(self.spark.sparkContext.defaultParallelism), self._folder(OFFSETS))
 
     def _read_from_beginning(self, reset: Mapping[Partition, int]) -> None:
         """Let the next query read partitions from their start: after a reset, Spark resumed at their end."""
-        folder = self._folder("offsets")
-        committed = max((int(name) for name in self._folder("commits").names() if name.isdigit()), default=None)
-        logged = folder.read(str(committed))
+        folder = self._folder(OFFSETS)
+        committed = str(max(batch_ids(self._folder(COMMITS)), default=-1))
+        logged = folder.read(committed)
         if logged is None:
             return
-        folder.write(str(committed), with_offsets(logged, dict.fromkeys(reset, 0)))
-        # On a local disk Hadoop keeps a checksum beside the file, which is that of the old content.
-        folder.delete(f".{committed}.crc")
+        rewrite_spark_file(folder, committed, with_offsets(logged, dict.fromkeys(reset, 0)))
         self._barrier = BatchBarrier()
 
     def _versions_kept(self) -> int:

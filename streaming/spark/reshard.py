@@ -7,7 +7,8 @@ import uuid
 from pathlib import Path
 
 from streaming.checkpoint.manifest import Checkpoint, write_manifest
-from streaming.checkpoint.memory_store import SEED as MEMORY
+from streaming.checkpoint.memory_store import FOLDER as MEMORIES
+from streaming.checkpoint.memory_store import SEED
 from streaming.checkpoint.seed import Seed, write_seed
 from streaming.checkpoint.state_files import StateFile, state_keeper
 from streaming.checkpoint.stored import Stored
@@ -43,8 +44,8 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
             "Keep the old checkpoint and report this, with it if you can",
         )
     if stored.memory is not None:
-        (target / "judge").mkdir(exist_ok=True)
-        write_durably(target / "judge" / MEMORY, stored.memory)
+        (target / MEMORIES).mkdir(exist_ok=True)
+        write_durably(target / MEMORIES / SEED, stored.memory)
     files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
     write_seed(target, Seed(files, stored.kafka))
     read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(

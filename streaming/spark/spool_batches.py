@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 
 from streaming.checkpoint.offset_log import batch_time_ms, last_tick
-from streaming.folder import Folder
+from streaming.folder import Folder, batch_ids
 from streaming.spark.spool_in_task import SPOOL
 from streaming.spool.ledger import Plan
 from streaming.spool.planner import SpoolPlanner
@@ -39,7 +39,7 @@ class SpoolBatches:
         self._offsets = offsets
         self._lanes = lanes
         self._plan: Plan | None = None
-        self._logged_before = max((int(name) for name in offsets.names() if name.isdigit()), default=-1)
+        self._logged_before = max(batch_ids(offsets), default=-1)
 
     def announce(self, batch: DataFrame, batch_id: int) -> None:
         """Pass the plan to the jobs this thread is about to start."""

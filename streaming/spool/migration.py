@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from streaming.folder import Folder
+from streaming.folder import Folder, batch_ids, rewrite_spark_file
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, take
 from streaming.spool.pieces import Piece
 
@@ -32,7 +32,7 @@ def migrate(folder_of: Callable[[str], Folder], spool: Path, ledger: SpoolLedger
     Does nothing in a checkpoint without such a source. After a crash, the migration is simply repeated.
     """
     offsets = folder_of("offsets")
-    logged = {int(name): found for name in offsets.names() if name.isdigit() and (found := _logged(offsets.read(name)))}
+    logged = {batch_id: found for batch_id in batch_ids(offsets) if (found := _logged(offsets.read(str(batch_id))))}
     if not logged:
         return 0
     files = _files(folder_of(f"sources/{next(iter(logged.values())).line - 2}"))
@@ -48,9 +48,7 @@ def migrate(folder_of: Callable[[str], Folder], spool: Path, ledger: SpoolLedger
             ledger.save(plan)
     for batch_id, log in sorted(logged.items()):
         kept = [*log.lines[: log.line], *log.lines[log.line + 1 :]]
-        offsets.write(str(batch_id), "\n".join(kept).encode())
-        # On a local disk Hadoop keeps a checksum beside the file, which is that of the old content.
-        offsets.delete(f".{batch_id}.crc")
+        rewrite_spark_file(offsets, str(batch_id), "\n".join(kept).encode())
     _log.info("spool_taken_over", files=len(taken), folder=str(spool), earlier="they were read by Spark's own file source")
     return len(taken)
 

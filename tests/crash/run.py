@@ -22,7 +22,7 @@ from sinks.records import Destination, Record
 from sinks.signal_log import signal_records
 from sources.wire.encode import encode_arrow
 from streaming.checkpoint.memory_store import MemoryStore
-from streaming.checkpoint.recovery import numbered, recover
+from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.state_files import Pruner, state_keeper
 from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import SpoolSource
@@ -32,7 +32,7 @@ from streaming.delivery.outbox import Outbox
 from streaming.delivery.outlets import Outlets
 from streaming.delivery.quarantine import quarantine_records
 from streaming.delivery.sender import deliver_next
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
@@ -124,7 +124,7 @@ class Run:
         """Start, continue from the checkpoint, and commit every batch up to `last`. Raises what a batch raises."""
         recover(self.checkpoint)
         publisher, drain = self._publisher()
-        committed = numbered(self.checkpoint / "commits")
+        committed = batch_ids(LocalFolder(self.checkpoint / "commits"))
         for batch_id in range(committed[-1] + 1 if committed else 0, last + 1):
             before_batch()
             self._send(batch_id)

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from streaming.checkpoint.recovery import numbered
 from streaming.checkpoint.versions import FOLDER, VersionLedger
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from streaming.health.liveness import descendants, state_of
 from tests.faults.scene import Fault, Place, Scene
 
@@ -80,7 +79,7 @@ def checkpoint_truncated(scene: Scene) -> None:
     scene.strike()
     scene.service.kill()
     ledger = VersionLedger(LocalFolder(scene.checkpoint / FOLDER))
-    version = ledger.read(numbered(scene.checkpoint / "commits")[-1])
+    version = ledger.read(batch_ids(LocalFolder(scene.checkpoint / "commits"))[-1])
     os.truncate(scene.checkpoint / "shards" / next(iter(version.shards.values())).files[0].name, 0)
     scene.start_again()
 

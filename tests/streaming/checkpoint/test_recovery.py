@@ -13,10 +13,10 @@ import structlog
 from pyspark.sql import SparkSession
 
 from streaming.checkpoint import state_files
-from streaming.checkpoint.recovery import numbered, recover
+from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.versions import FOLDER, LedgerDamaged, ShardVersion, Version, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from tests.streaming.checkpoints import FOLDER as CHECKPOINTS
 from tests.streaming.checkpoints import NAMES, unpacked
 from tests.streaming.spark.live import Live
@@ -39,7 +39,7 @@ def run_some_batches(live: Live) -> None:
 
 def latest(live: Live) -> Version:
     """Return the entry of the last committed batch."""
-    return VersionLedger(LocalFolder(live.checkpoint / FOLDER)).read(numbered(live.checkpoint / "commits")[-1])
+    return VersionLedger(LocalFolder(live.checkpoint / FOLDER)).read(batch_ids(LocalFolder(live.checkpoint / "commits"))[-1])
 
 
 def cut_head(live: Live) -> None:
