@@ -28,5 +28,5 @@ class ProgressListener(JsonListener):
             _log.exception("progress_not_understood")
 
     def on_started(self, query_id: str, run_id: str) -> None:
-        """Do nothing when the query starts."""
+        """Log the start of a query."""
         _log.info("query_started", query_id=query_id, run_id=run_id)
