@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
@@ -87,7 +87,7 @@ class _Region:
         self._watched = -1
         """How many queues the last search found; negative before the first."""
         self._stretch = 1.0
-        self._reported_s: dict[tuple[str, str, str, str], float] = {}
+        self._logged = LoggedProblems()
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         discovered_s = float("-inf")
@@ -150,9 +150,26 @@ class _Region:
         self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
 
     def _log_problems(self, problems: Sequence[Problem]) -> None:
-        now_s = time.monotonic()
+        for problem in self._logged.due(problems, time.monotonic()):
+            _log.warning("SQS: %s", problem)
+
+
+class LoggedProblems:
+    """Which problems were logged lately: one that lasts is logged every five minutes. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._logged_s: dict[tuple[str, str, str, str], float] = {}
+
+    def due(self, problems: Iterable[Problem], now_s: float) -> list[Problem]:
+        """Return the problems to log at `now_s`, and forget those that were logged long ago: their queues may be gone."""
+        self._logged_s = {key: logged_s for key, logged_s in self._logged_s.items() if now_s - logged_s < _LOG_EVERY_S}
+        found = []
         for problem in problems:
             key = (problem.queue, problem.url, problem.call, problem.code)
-            if now_s - self._reported_s.get(key, float("-inf")) >= _LOG_EVERY_S:
-                self._reported_s[key] = now_s
-                _log.warning("SQS: %s", problem)
+            if key not in self._logged_s:
+                self._logged_s[key] = now_s
+                found.append(problem)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._logged_s)

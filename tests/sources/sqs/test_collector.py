@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import sources.sqs
 from sources.collect import CollectorRefused, run_collector
 from sources.sqs.account import AccountReader, Problem
-from sources.sqs.collector import SqsCollector
+from sources.sqs.collector import LoggedProblems, SqsCollector
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
 from sources.wire import decode_records, encode_ndjson
 from tests.client.transports import Kept
@@ -329,6 +329,16 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert 3 <= fake.calls.count("GetQueueAttributes") <= 8
     assert beats == []
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
+
+
+def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:
+    """A queue for each job that is soon deleted must not make the collector grow."""
+    logged = LoggedProblems()
+    lasting = Problem("orders", "GetQueueAttributes", "AccessDenied", "no")
+    assert [bool(logged.due([lasting], now_s)) for now_s in (0, 30, 299, 300, 330)] == [True, False, False, True, False]
+    for number in range(1_000):
+        logged.due([Problem(f"job-{number}", "GetQueueAttributes", "QueueDoesNotExist", "gone")], 330 + number)
+    assert len(logged) == 300
 
 
 def test_a_queue_whose_tags_were_throttled_is_looked_at_again_soon() -> None:
