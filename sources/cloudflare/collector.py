@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
@@ -29,6 +29,21 @@ IDLE_S: Final = 0.5
 """The longest sleep of the loop, and so the largest delay of a heartbeat."""
 _UNHEARD_AFTER_S: Final = 60.0
 _UNAUTHORIZED_PAUSE_S: Final = 30.0
+
+
+class Subject(NamedTuple):
+    """What a logged problem is about."""
+
+    what: str
+    queue: str | None = None
+    """The name of the queue that it concerns; None for the whole account."""
+
+    def __str__(self) -> str:
+        return self.what if self.queue is None else f"{self.what} of {self.queue}"
+
+
+_LIST: Final = Subject("list")
+_RATE: Final = Subject("rate")
 
 
 class CloudflareCollector:
@@ -56,7 +71,7 @@ class CloudflareCollector:
         self._failed_lists = 0
         self._heartbeat_due_s = 0.0
         self._heard_at_s = float("-inf")
-        self._said: dict[str, str] = {}
+        self._said: dict[Subject, str] = {}
 
     @classmethod
     def from_config(cls, config: CloudflareCollectorConfig) -> Self:
@@ -111,9 +126,9 @@ class CloudflareCollector:
             self._discovery = Discovery()
             self._mind(error)
             remedy = f". {self._config.token_remedy}" if isinstance(error, Unauthorized) else ""
-            self._say("list", f"{error}{remedy}; what is known already is still watched")
+            self._say(_LIST, f"{error}{remedy}; what is known already is still watched")
             return
-        self._heard("list")
+        self._heard(_LIST)
         self._failed_lists = 0
         self._discovery.take(page)
         if not self._discovery.done:
@@ -121,6 +136,9 @@ class CloudflareCollector:
         listed, self._discovery = self._discovery.queues, Discovery()
         self._discovery_due_s = now_s + self._config.discovery_interval_s
         self._ids = {queue.name: queue.id for queue in listed}
+        # Problems of queues that are gone are forgotten: a new queue for each job would let them grow without end.
+        lasting = {None, *self._ids}
+        self._said = {subject: kind for subject, kind in self._said.items() if subject.queue in lasting}
         wanted = [queue for queue in listed if self._config.is_watched(queue.name)]
         for queue in self._queues.replace(wanted, now_s, self._config.poll_interval_s):
             self._learn(queue, queue.listed.consumers)
@@ -132,8 +150,8 @@ class CloudflareCollector:
         """Log what the configuration names and the account does not have: nothing else would show it."""
         drain = self._config.drain
         missing = {
-            "watched": None if len(self._queues) else f"no queue of the account fits queues {list(self._config.queues)}",
-            "drained": None
+            Subject("watched"): None if len(self._queues) else f"no queue of the account fits queues {list(self._config.queues)}",
+            Subject("drained"): None
             if drain is None or drain.queue in self._ids
             else f"drain.queue {drain.queue!r} is not in the account",
         }
@@ -147,12 +165,12 @@ class CloudflareCollector:
         """Request one piece of information about one queue and emit the answer."""
         _, question, queue = job
         now_s = self._clock_s()
-        subject = f"{question} of {queue.listed.name}"
+        subject = Subject(question, queue.listed.name)
         try:
             events = self._answer(api, job, now_s)
         except RateLimited as error:
             self._mind(error)
-            self._say("rate", str(error))
+            self._say(_RATE, str(error))
             return
         except ApiError as error:
             # A sample's call may be missing under both of its names: only the other answers say that the queue is gone.
@@ -166,7 +184,7 @@ class CloudflareCollector:
                 self._mind(error)
             self._say(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
             return
-        self._heard(subject, "rate")
+        self._heard(subject, _RATE)
         if events:
             emit(events)
 
@@ -221,7 +239,7 @@ class CloudflareCollector:
         elif isinstance(error, Unauthorized):
             self._budget.pause(_UNAUTHORIZED_PAUSE_S)
 
-    def _heard(self, *subjects: str) -> None:
+    def _heard(self, *subjects: Subject) -> None:
         # Where no backlog can be read, the list alone says nothing about any queue.
         if not self._queues.is_blind:
             self._heard_at_s = self._clock_s()
@@ -229,7 +247,7 @@ class CloudflareCollector:
             if self._said.pop(subject, None) is not None:
                 log.info("Cloudflare: %s: it answers again", subject)
 
-    def _say(self, subject: str, problem: str) -> None:
+    def _say(self, subject: Subject, problem: str) -> None:
         """Log a problem only when it is new, instead of every half minute."""
         kind = problem.partition(";")[0]
         if self._said.get(subject) == kind:

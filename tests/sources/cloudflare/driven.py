@@ -30,6 +30,11 @@ class Run:
         self._api = api
         self._clock = clock
 
+    @property
+    def problems(self) -> int:
+        """The number of problems that the collector remembers to have logged."""
+        return len(self._collector._said)
+
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
         """Return the events of one type."""
         return [e for e in self.events if e["type"] == kind and (queue is None or e.get("queue") == queue)]

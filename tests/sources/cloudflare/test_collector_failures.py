@@ -25,6 +25,17 @@ def test_a_failing_queue_does_not_affect_the_others(stub: Stub, caplog: pytest.L
     assert reported[0].startswith("Cloudflare: queue bad: metrics")
 
 
+def test_the_problems_of_vanished_queues_are_forgotten(stub: Stub) -> None:
+    """An account may have a new queue for each job: the collector must not grow with every one that ever failed."""
+    bad = stub.add("bad", consumer=WORKER, backlog=1)
+    stub.standing[f"{bad.id}/metrics"] = answering(500, "<html>no</html>")
+    stub.add("good", consumer=WORKER)
+    with running(stub) as run:
+        run.until(lambda: run.problems == 1)
+        stub.queues.remove(bad)
+        run.until(lambda: run.problems == 0)
+
+
 def test_a_queue_is_watched_where_no_sample_can_be_taken(stub: Stub) -> None:
     """The call was renamed once: where neither name exists, the queue and its backlog still do."""
     stub.add("orders", consumer=WORKER, backlog=5)
