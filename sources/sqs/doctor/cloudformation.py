@@ -89,8 +89,10 @@ class _Template:
         parameter = (self.document.get("Parameters") or {}).get(name)
         if isinstance(parameter, dict) and "Default" in parameter:
             return parameter["Default"]
+        if name == "AWS::NoValue":
+            return None  # As if the property were not set.
         # Account and region are the same throughout the template.
-        return f"${{{name}}}" if name.startswith("AWS::") and name != "AWS::NoValue" else None if "NoValue" in name else UNKNOWN
+        return f"${{{name}}}" if name.startswith("AWS::") else UNKNOWN
 
     def _substituted(self, argument: Any) -> Any:
         text, extra = argument if isinstance(argument, list) else (argument, {})

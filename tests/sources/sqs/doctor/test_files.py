@@ -291,6 +291,17 @@ def test_a_template_with_short_form_functions_is_read(tmp_path: Path) -> None:
             "!If [Has, {maxReceiveCount: 1}, !Ref AWS::NoValue]",
             [("Failed", "no_dead_letter_queue")],
         ),
+        # A parameter without a default is unknown, whatever its name.
+        (
+            "{deadLetterTargetArn: !GetAtt Failed.Arn, maxReceiveCount: 5}",
+            "!Ref PolicyOrNoValue",
+            [("Failed", "no_dead_letter_queue")],
+        ),
+        (
+            "{deadLetterTargetArn: !GetAtt Failed.Arn, maxReceiveCount: 5}",
+            "!Ref AWS::NoValue",
+            [("Failed", "no_dead_letter_queue"), ("orders", "no_dead_letter_queue")],
+        ),
         ("VisibilityTimeout: 180", "VisibilityTimeout: !Ref Unknown", []),
         ("      VisibilityTimeout: 180\n", "", [("orders", "lambda_visibility")]),
         ("[ReportBatchItemFailures]", "[]", [("orders", "whole_batch_fails")]),
