@@ -182,13 +182,16 @@ class Registry:
 
 
 def split_consumer_id(consumer: str) -> tuple[str, int]:
-    """Return the connection and session of a consumer id, which has the form `connection:session:number`."""
-    connection, _, rest = consumer.rpartition(":")
-    connection, _, session = connection.rpartition(":")
+    """Return the connection and session of a consumer id, which has the form `connection:session:number`.
+
+    An id of another form is taken for that of a connection, with session 0.
+    """
+    session_id, _, _ = consumer.rpartition(":")
+    connection, _, session = session_id.rpartition(":")
     try:
         return connection, int(session)
     except ValueError:
-        return rest, 0
+        return consumer, 0
 
 
 def named_queues(destination: str) -> list[str]:

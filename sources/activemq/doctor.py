@@ -46,14 +46,13 @@ def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
 
 
 def _look(watch: Watch, inbox: Inbox) -> list[Finding]:
-    found: list[Finding] = []
     until_s = time.monotonic() + _LOOK_AT_MOST_S
     watch.start(time.monotonic(), now_ms())
     while watch.probing and time.monotonic() < until_s:
         for incoming in inbox.take(0.05):
             watch.take(incoming)
         watch.tick(time.monotonic(), now_ms())
-    return watch.findings() or found
+    return watch.findings() or []
 
 
 def examine(config: ActiveMQCollectorConfig) -> Examination:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -58,7 +58,7 @@ class WatchList:
     def __init__(self) -> None:
         self._queues: dict[str, Watched] = {}
 
-    def replace(self, listed: Iterable[ListedQueue], now_s: float, spread_s: float) -> list[Watched]:
+    def replace(self, listed: Collection[ListedQueue], now_s: float, spread_s: float) -> list[Watched]:
         """Replace the list, and return the queues that are watched now.
 
         New queues are read over the next `spread_s`, vanished ones no longer.

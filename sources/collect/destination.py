@@ -41,6 +41,8 @@ class Destination:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._reported_s = float("-inf")
+        self._give_up_s: float | None = None
+        """When delivery ends after `stop`, by the monotonic clock; None before the first failure after it."""
         self._ticker = threading.Thread(target=self._tick, name="queuewatch-destination", daemon=True)
         self.delivered = 0
         """Events delivered so far."""
@@ -119,7 +121,7 @@ class Destination:
         if not self._stop.wait(wait_s):
             return
         # Stopping: make a few more attempts, at a pace that lets a restarting broker come back.
-        if not hasattr(self, "_give_up_s"):
+        if self._give_up_s is None:
             self._give_up_s = time.monotonic() + self._patience_s
         if time.monotonic() >= self._give_up_s:
             raise DestinationStopped(str(error)) from error
