@@ -10,6 +10,12 @@ from queuewatch.events import WIRE_VERSION as WIRE_VERSION
 from queuewatch.events import Event as Event
 from queuewatch.events import encode_ndjson as encode_ndjson
 
+
+def heartbeat(system: str, collector: str, at_ms: int) -> Event:
+    """Build the event that says that a collector is alive; `at_ms` is epoch milliseconds."""
+    return {"v": WIRE_VERSION, "type": "heartbeat", "at": at_ms, "system": system, "consumer": collector}
+
+
 Emit = Callable[[Sequence[Event]], None]
 """The function to which a collector or hook passes its events."""
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
+from queuewatch.hooks import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig, Address
-from sources.activemq.connection import Session, now_ms, open_session
+from sources.activemq.connection import Session, open_session
 from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.findings import Finding
 from sources.activemq.inbox import Inbox, Incoming

@@ -13,6 +13,7 @@ from typing import Any
 
 import stomp
 
+from queuewatch.hooks import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.connection_diagnosis import unreachable
 from sources.activemq.errors import BrokerUnavailable
@@ -29,11 +30,6 @@ _CLOSED = "the connection was closed before the login was answered"
 _NOT_STOMP = "is this the broker's STOMP connector, and stomp+ssl where it speaks TLS?"
 
 log = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    """Return this machine's clock in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no types

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from queuewatch.hooks import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig
-from sources.activemq.connection import now_ms, open_session
+from sources.activemq.connection import open_session
 from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.event_builder import SYSTEM
 from sources.activemq.findings import Finding, Observed, diagnose
 from sources.activemq.inbox import Inbox
 from sources.activemq.lifecycle import Lifecycle
@@ -59,7 +61,7 @@ def examine(config: ActiveMQCollectorConfig) -> Examination:
     """Return the findings of `check_broker` in the form of every doctor."""
     found = check_broker(config)
     return Examination(
-        system="activemq",
+        system=SYSTEM,
         passed=[f"{one.check}: {one.what}" for one in found if one.level == "ok"],
         findings=[
             Reported(rule=one.check, severity="critical" if one.level == "error" else "warning", summary=one.what, fix=one.fix)

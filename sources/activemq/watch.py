@@ -10,6 +10,7 @@ from sources.activemq.advisory import CONNECTION_TOPIC, QUEUE_TOPICS, MessageAdv
 from sources.activemq.config import ActiveMQCollectorConfig, matches
 from sources.activemq.connection import Session
 from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.event_builder import SYSTEM
 from sources.activemq.findings import PERMISSIONS_XML, Finding, Observed, diagnose
 from sources.activemq.inbox import Incoming
 from sources.activemq.lifecycle import Lifecycle
@@ -17,7 +18,7 @@ from sources.activemq.reconcile import Reconciler
 from sources.activemq.statistics import QueueCounts
 from sources.activemq.temporary import of_lasting_queues
 from sources.activemq.unprepared import FlagWatch
-from sources.events import WIRE_VERSION, Emit, Event
+from sources.events import Emit, Event, heartbeat
 
 ADVISORIES = "advisories"
 _REPLAY_S = 3.0
@@ -231,13 +232,7 @@ class Watch:
 
     def _heartbeat(self, now_ms: int) -> Event:
         scope = self._lifecycle.builder.scope
-        event: Event = {
-            "v": WIRE_VERSION,
-            "type": "heartbeat",
-            "at": now_ms,
-            "system": "activemq",
-            "consumer": self._config.name or f"activemq:{scope}",
-        }
+        event = heartbeat(SYSTEM, self._config.name or f"activemq:{scope}", now_ms)
         if scope:
             event["scope"] = scope
         return event

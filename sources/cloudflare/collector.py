@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import ClassVar, Final, NamedTuple, Self
 
+from queuewatch.hooks import now_ms
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import CloudflareCollectorConfig
@@ -102,7 +103,7 @@ class CloudflareCollector:
         now_s = self._clock_s()
         if now_s >= self._heartbeat_due_s and now_s - self._heard_at_s <= self._patience_s():
             self._heartbeat_due_s = now_s + self._config.heartbeat_interval_s
-            emit([self._builder.heartbeat(_now_ms())])
+            emit([self._builder.heartbeat(now_ms())])
         job = self._queues.next_job()
         due_s = min(self._discovery_due_s, job.due_s if job else float("inf"))
         if due_s > now_s or not self._budget.take():
@@ -205,13 +206,13 @@ class CloudflareCollector:
                     queue.due_s.setdefault("sample", now_s)
                 else:
                     queue.due_s.pop("sample", None)
-            return [self._builder.state(name, queue.attributes, backlog, _now_ms())]
+            return [self._builder.state(name, queue.attributes, backlog, now_ms())]
         sampled = api.sample(id_, self._config.sample.size)
         queue.answered(question, now_s + self._config.sample.interval_s if sampled else None)
         queue.sampled = bool(sampled)
-        events = [self._builder.sample(name, sampled, _now_ms())]
+        events = [self._builder.sample(name, sampled, now_ms())]
         if self._is_followed(queue):
-            events += self._builder.existence(name, sampled, _now_ms())
+            events += self._builder.existence(name, sampled, now_ms())
         return events
 
     def _is_followed(self, queue: Watched) -> bool:
@@ -278,7 +279,3 @@ def _one_at_a_time(emit: Emit) -> Emit:
             emit(events)
 
     return locked
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sources.cloudflare.answers import Backlog, ListedQueue, SampledMessage
 from sources.cloudflare.settings import Backoff, Consumer, attributes_of, findings
-from sources.events import WIRE_VERSION, Event
+from sources.events import WIRE_VERSION, Event, heartbeat
 
 SYSTEM: Final = "cloudflare_queues"
 MAX_SUSPECTS: Final = 10
@@ -25,7 +25,7 @@ class EventBuilder:
 
     def heartbeat(self, now_ms: int) -> Event:
         """Report that the collector is alive and the API answers."""
-        return {"v": WIRE_VERSION, "type": "heartbeat", "at": now_ms, "system": SYSTEM, "consumer": self._collector}
+        return heartbeat(SYSTEM, self._collector, now_ms)
 
     def state(self, queue: str, attributes: Mapping[str, Any], backlog: Backlog, now_ms: int) -> Event:
         """Report a queue's settings and backlog.

@@ -20,8 +20,9 @@ from sources.events import Event
 from sources.sqs.answers import BadAnswer, read_attributes
 from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_state
 from sources.sqs.config import DiscoveryConfig
-from sources.sqs.discovery import dead_letter_sources, listed_urls, queue_name, urls_in
+from sources.sqs.discovery import dead_letter_sources, listed_urls, urls_in
 from sources.sqs.move_tasks import Progress, latest, redrive_task
+from sources.sqs.values import queue_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

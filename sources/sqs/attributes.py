@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from queuewatch.places import Place, place_of_arn
-from sources.events import Event
+from sources.events import WIRE_VERSION, Event
 from sources.sqs.values import to_number, to_policy
+
+SYSTEM: Final = "aws_sqs"
+"""OpenTelemetry's `messaging.system` value."""
 
 
 def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def dead_letter_arn(answer: Mapping[str, str]) -> str | None:
 
 def queue_state(place: Place, at: int, attributes: dict[str, Any]) -> Event:
     """Build a `queue_state` event; `at` is when SQS answered, epoch milliseconds."""
-    event: Event = {"v": 1, "type": "queue_state", "at": at, "system": "aws_sqs", "queue": place.queue}
+    event: Event = {"v": WIRE_VERSION, "type": "queue_state", "at": at, "system": SYSTEM, "queue": place.queue}
     if place.scope:
         event["scope"] = place.scope
     event["attributes"] = attributes

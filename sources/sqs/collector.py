@@ -14,8 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.hooks import now_ms
 from queuewatch.places import Place
 from sources.collect.base import CollectorRefused
-from sources.events import Emit, Event
+from sources.events import Emit, heartbeat
 from sources.sqs.account import AccountReader, Problem
+from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig
 from sources.sqs.supervise import supervise
@@ -105,7 +106,7 @@ class _Region:
                 discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
             self._pace(any(problem.throttled for problem in problems) or not listed)
             if events or (listed and not problems):
-                events.append(self._heartbeat())
+                events.append(heartbeat(SYSTEM, self._name, now_ms()))
             if events:
                 emit(events)
             stop.wait(max(0.0, self._config.interval_s * self._stretch - (time.monotonic() - began_s)))
@@ -135,15 +136,6 @@ class _Region:
                 f"take messages from its consumers. Add {own.name!r} to collect.sqs.discovery.exclude, "
                 "or name another queue in collect.sqs.telemetry.queue"
             )
-
-    def _heartbeat(self) -> Event:
-        return {
-            "v": 1,
-            "type": "heartbeat",
-            "at": now_ms(),
-            "system": "aws_sqs",
-            "consumer": self._name,
-        }
 
     def _pace(self, pressed: bool) -> None:
         """Read less often while SQS throttles or does not answer, and recover slowly."""

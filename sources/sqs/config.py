@@ -8,6 +8,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from sources.sqs.values import queue_name
+
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -80,7 +82,7 @@ class TelemetryQueueConfig(_Section):
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self.queue.rstrip("/").rsplit("/", 1)[-1]
+        return queue_name(self.queue)
 
 
 class SqsCollectorConfig(_Section):
@@ -113,7 +115,7 @@ class SqsCollectorConfig(_Section):
     def _telemetry_is_not_watched(self) -> Self:
         if self.telemetry is not None:
             for url in self.discovery.urls:
-                if url.rstrip("/").rsplit("/", 1)[-1] == self.telemetry.name:
+                if queue_name(url) == self.telemetry.name:
                     raise ValueError(
                         f"telemetry.queue {self.telemetry.name!r} is also watched (discovery.urls): "
                         "receiving from a watched queue would take messages from its consumers"

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from queuewatch.places import place_of_url
 from sources.sqs.config import DiscoveryConfig
+from sources.sqs.values import queue_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 _PAGE: Final = 1000
-
-
-def queue_name(url: str) -> str:
-    """Return the last part of a queue URL."""
-    return url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def urls_in(region: str, discovery: DiscoveryConfig, regions: Collection[str]) -> list[str]:

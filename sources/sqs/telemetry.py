@@ -14,7 +14,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.hooks import now_ms
 from queuewatch.places import Place, place_of_url
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event
+from sources.events import EVENT_TYPES, Emit, Event, heartbeat
+from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig, TelemetryQueueConfig
 
@@ -84,8 +85,7 @@ class SqsTelemetryCollector:
         at = now_ms()
         if at - self._heartbeat_at >= _HEARTBEAT_EVERY_MS:
             self._heartbeat_at = at
-            beat = {"v": 1, "type": "heartbeat", "at": at, "system": "aws_sqs", "consumer": self._name}
-            events.append(beat)
+            events.append(heartbeat(SYSTEM, self._name, at))
         if events:
             emit(events)
         if messages:
@@ -152,4 +152,4 @@ def _is_telemetry(event: Event) -> bool:
 
 
 def _is_about(event: Event, place: Place) -> bool:
-    return event.get("system") == "aws_sqs" and event.get("queue") == place.queue and event.get("scope") in (None, place.scope)
+    return event.get("system") == SYSTEM and event.get("queue") == place.queue and event.get("scope") in (None, place.scope)

@@ -6,6 +6,11 @@ import json
 from typing import Any
 
 
+def queue_name(url: str) -> str:
+    """Return the last part of a queue URL; a name is its own last part."""
+    return url.rstrip("/").rsplit("/", 1)[-1]
+
+
 def to_number(text: object) -> int | None:
     """Parse an integer, None if it is not one. Some stand-ins write a fraction, or a number instead of text."""
     try:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sources.doctor.finding import Examination, Finding
+from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients, make_lambda_clients
 from sources.sqs.config import SqsCollectorConfig
 from sources.sqs.doctor.account import POLICY_PAGE, RegionReader
@@ -20,8 +20,6 @@ from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.permissions import read_only
 from sources.sqs.doctor.rules import findings
 from sources.sqs.doctor.settings import Queues, QueueSettings
-
-SYSTEM: Final = "aws_sqs"
 
 Processing = Mapping[str, float]
 """Shell-style pattern of queue names → the usual processing time of a message in seconds; the first match wins."""
