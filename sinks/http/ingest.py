@@ -22,6 +22,8 @@ from sinks.http.settings import IngestSettings
 from sinks.http.staging import BodyKind, StageFullError, StageUnavailableError
 from sinks.prometheus import Family
 from sources.wire import Decoded
+from sources.wire.arrow import STREAM_MARK
+from sources.wire.event_json import BYTE_ORDER_MARK
 
 CONTENT_TYPES = frozenset(
     {
@@ -34,12 +36,10 @@ CONTENT_TYPES = frozenset(
 )
 """Accepted content types. The actual format of a body is detected from its content, as everywhere."""
 
-_ARROW_MARK = b"\xff\xff\xff\xff"
 _MAX_MEMBERS = 64
 """Maximum members of a gzip body, because each costs a copy of the rest."""
 _INFLATED_AT_ONCE = 1 << 20
 _GZIP_MARK = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
             invalid=decoded.refused.total(),
             first_invalid=_described(decoded),
         )
-    kind: BodyKind = "arrow" if body.startswith(_ARROW_MARK) else "ndjson"
+    kind: BodyKind = "arrow" if body.startswith(STREAM_MARK) else "ndjson"
     try:
         settings.stage.put(body if kind == "arrow" else as_lines(body), kind)
     except StageFullError as error:
@@ -211,7 +211,7 @@ _CONTAINERS_PER_EVENT = 8
 
 def _least_events(body: bytes) -> int:
     """Return a lower bound for the events in a body, or for an equivalent parsing cost, without parsing it."""
-    if body.startswith(_ARROW_MARK):
+    if body.startswith(STREAM_MARK):
         return 0  # bounded by its own length, see sources/wire/arrow_sizes.py
     containers = body.count(b"{") + body.count(b"[")
     # A pretty-printed body has many lines but few objects.
@@ -233,7 +233,7 @@ def as_lines(body: bytes) -> bytes:
 
     Anything that is not a single JSON value is treated as lines, readable or not, and stays as it is.
     """
-    text = body.removeprefix(_BOM)
+    text = body.removeprefix(BYTE_ORDER_MARK)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -33,8 +33,6 @@ _FITTING: Final = (
 )
 _NAMES: Final = frozenset(field.name for field in WIRE_SCHEMA if field.type == NAME)
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-
 GROUP_BYTES: Final = 64 << 20
 """The approximate size of decompressed columns that are converted together."""
 

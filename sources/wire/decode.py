@@ -16,6 +16,7 @@ import pyarrow as pa
 from sources.wire.arrow import STREAM_MARK, read_streams
 from sources.wire.blocks import BlockParser
 from sources.wire.collected import Collected, Decoded
+from sources.wire.event_json import BYTE_ORDER_MARK
 from sources.wire.invalid import MOST_KEPT, RefusalError
 from sources.wire.lines import Ints, Lines, Mask, all_open, gather, parsable, split_lines
 from sources.wire.one_by_one import OneByOneReader
@@ -24,7 +25,6 @@ from sources.wire.records import Group, Values, groups, lengths_of, starts_of
 __all__ = ["Decoded", "decode_records"]
 
 _BLANK: Final = b" \t\r\n"
-_BOM: Final = b"\xef\xbb\xbf"
 # Raw line breaks are illegal in JSON strings: replacing the text between two elements either cuts the
 # array into exactly its elements, or cuts a string and leaves lines that do not parse.
 _BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
@@ -92,6 +92,8 @@ class _TextDecoder:
         self._parser = parser
         self._one_by_one = OneByOneReader(collected)
         self._parts: list[_Part] = []
+        self._rows = 0
+        """The number of rows in `_parts`."""
 
     def decode(self, group: Group) -> list[tuple[int, bytes]]:
         """Decode the JSON records of a group; return the Arrow streams, with their indices."""
@@ -110,12 +112,13 @@ class _TextDecoder:
 
     def _keep(self, part: _Part) -> None:
         self._parts.append(part)
+        self._rows += len(part.index)
         # Validate early: almost empty lines become forty times as large as columns and would fill memory.
-        if sum(len(kept.index) for kept in self._parts) >= _ROWS_AT_ONCE:
+        if self._rows >= _ROWS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        parts, self._parts = self._parts, []
+        parts, self._parts, self._rows = self._parts, [], 0
         if not parts:
             return
         firsts = np.cumsum([0, *(len(part.index) for part in parts)])
@@ -184,7 +187,7 @@ def _by_content(first: int, group: Sequence[bytes | None], collected: Collected)
             streams.append((index, value))
             continue
         if value[:1] != b"{":
-            text = value.strip(_BLANK).removeprefix(_BOM).strip(_BLANK)
+            text = value.strip(_BLANK).removeprefix(BYTE_ORDER_MARK).strip(_BLANK)
             if not text:
                 collected.refuse(_EMPTY, index, None, value)
                 continue

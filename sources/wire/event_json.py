@@ -19,13 +19,14 @@ from sources.wire.schema import PLAIN_SCHEMA
 Row = tuple[Any, ...]
 """The values of one event in the order of `PLAIN_SCHEMA`."""
 
-_BOM: Final = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""What some editors and Windows tools put before UTF-8 text."""
 
 
 def load_json(raw: bytes) -> Any:
     """Parse `raw` (UTF-8, a byte order mark allowed); raises `RefusalError` naming where it breaks."""
     try:
-        text = raw.removeprefix(_BOM).decode("utf-8")
+        text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RefusalError("bad_text", f"not UTF-8 at byte {error.start}; encode events as UTF-8") from None
     if not text.strip():

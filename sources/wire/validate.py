@@ -6,7 +6,6 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +21,11 @@ from sources.events import (
     WIRE_VERSION,
 )
 from sources.wire.invalid import Reason
+from sources.wire.lines import Ints, Mask
 from sources.wire.schema import NAME, NAME_FIELDS, TIME_FIELDS, WIRE_SCHEMA, no_values
 
 Flaw = tuple[int, Reason, str]
 """Row, reason, detail."""
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)

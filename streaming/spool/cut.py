@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final, Literal, NamedTuple
 
 from sources.wire.arrow import STREAM_MARK
+from sources.wire.event_json import BYTE_ORDER_MARK
 from streaming.spool.pieces import Piece, Refusal
 
 PIECE_BYTES: Final = 8 << 20
@@ -36,7 +37,7 @@ def kind_of(file: BinaryIO) -> Kind:
     head = file.read(_HEAD)
     if head[:4] == STREAM_MARK:
         return "arrow"
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
     if text[:1] == b"[":
         return "whole"
     line, newline, rest = text.partition(b"\n")
