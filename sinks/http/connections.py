@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,93 +72,94 @@ class Connections:
         )
 
 
-def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """Return uvicorn's protocol class with the limits of `connections`."""
+class LimitedConnection(H11Protocol):
+    """One connection, within the limits of `connections`; uvicorn creates it with `options`."""
 
-    class Guarded(H11Protocol):
-        """One connection."""
+    _address: str | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    _awaited: str | None = None
+    _read_deadline: asyncio.TimerHandle | None = None
 
-        _address: str | None = None
-        _deadline: asyncio.TimerHandle | None = None
-        _awaited: str | None = None
-        _read_deadline: asyncio.TimerHandle | None = None
+    def __init__(self, connections: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._registry = connections
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-            peer = transport.get_extra_info("peername")
-            address = str(peer[0]) if isinstance(peer, tuple) else ""
-            if not connections.admit(address):
-                transport.abort()
-                return
-            self._address = address
-            super().connection_made(transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._registry.admit(address):
+            transport.abort()
+            return
+        self._address = address
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
+        if self._address is None:
+            return
+        self._registry.leave(self._address)
+        self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._address is None:
+            return
+        super().data_received(data)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
             self._await_request()
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_deadline = self.loop.call_later(self._registry.limits.read_within_s, self._cut, "slow_reader")
+
+    def resume_writing(self) -> None:
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
+            self._read_deadline = None
+        super().resume_writing()
+
+    def _await_request(self) -> None:
+        # One deadline for all headers of a request, and one for the body that nobody reads after its response, even if bytes
+        # keep arriving. A body that is read has the deadline of its reader.
+        if self.conn.their_state is h11.IDLE:
+            self._arm("slow_headers", self._registry.limits.headers_within_s)
+        elif self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+            self._arm("slow_body", self._registry.limits.rest_of_body_within_s)
+        else:
             self._disarm()
-            if self._read_deadline is not None:
-                self._read_deadline.cancel()
-            if self._address is None:
-                return
-            connections.leave(self._address)
-            self._address = None
-            super().connection_lost(exc)
 
-        def data_received(self, data: bytes) -> None:
-            if self._address is None:
-                return
-            super().data_received(data)
-            self._await_request()
+    def _arm(self, what: str, within_s: float) -> None:
+        if self._awaited != what:
+            self._disarm()
+            self._deadline = self.loop.call_later(within_s, self._cut, what)
+            self._awaited = what
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.conn.their_state is h11.SEND_BODY:
-                self._await_request()
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = self._awaited = None
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._read_deadline = self.loop.call_later(connections.limits.read_within_s, self._cut, "slow_reader")
-
-        def resume_writing(self) -> None:
-            if self._read_deadline is not None:
-                self._read_deadline.cancel()
-                self._read_deadline = None
-            super().resume_writing()
-
-        def _await_request(self) -> None:
-            # One deadline for all headers of a request, and one for the body that nobody reads after its response, even if bytes
-            # keep arriving. A body that is read has the deadline of its reader.
-            if self.conn.their_state is h11.IDLE:
-                self._arm("slow_headers", connections.limits.headers_within_s)
-            elif self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
-                self._arm("slow_body", connections.limits.rest_of_body_within_s)
-            else:
-                self._disarm()
-
-        def _arm(self, what: str, within_s: float) -> None:
-            if self._awaited != what:
-                self._disarm()
-                self._deadline = self.loop.call_later(within_s, self._cut, what)
-                self._awaited = what
-
-        def _disarm(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = self._awaited = None
-
-        def _cut(self, why: str) -> None:
-            connections.too_slow(why)
-            self.transport.abort()
-
-    return Guarded
+    def _cut(self, why: str) -> None:
+        self._registry.too_slow(why)
+        self.transport.abort()
 
 
 class Loop(asyncio.SelectorEventLoop):
     """An event loop with a shorter TLS handshake timeout than the default of a minute."""
 
-    handshake_within_s = ConnectionLimits.handshake_within_s
+    def __init__(self, handshake_within_s: float) -> None:
+        super().__init__()
+        self._handshake_within_s = handshake_within_s
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
         """Create a server, as in asyncio."""
         if options.get("ssl"):
-            options.setdefault("ssl_handshake_timeout", self.handshake_within_s)
+            options.setdefault("ssl_handshake_timeout", self._handshake_within_s)
         return await super().create_server(*args, **options)

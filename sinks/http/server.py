@@ -8,13 +8,14 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 import uvicorn
 from starlette.applications import Starlette
 
-from sinks.http.connections import Connections, Loop, protocol_for
+from sinks.http.connections import Connections, LimitedConnection, Loop
 
 _STOP_WITHIN_S = 5
 
@@ -81,7 +82,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=_STOP_WITHIN_S,
-        http=protocol_for(connections),  # type: ignore[arg-type] # a factory serves as well as a class
+        http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # a factory serves as well as a class
         ws="none",
         ssl_certfile=tls.cert_file if tls else None,
         ssl_keyfile=tls.key_file if tls else None,
@@ -94,7 +95,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     server = uvicorn.Server(config)
 
     def run() -> None:
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with asyncio.Runner(loop_factory=partial(Loop, connections.limits.handshake_within_s)) as runner:
             runner.run(server.serve(sockets=[listener]))
 
     thread = threading.Thread(target=run, name="queuewatch-http", daemon=True)

@@ -355,6 +355,13 @@ def test_https_with_real_clients(tls: Tls) -> None:
                 assert done.stdout == code
 
 
+def test_a_handshake_that_is_not_begun_has_the_deadline_of_the_limits(tls: Tls) -> None:
+    """Otherwise whoever opens connections and is silent would hold all of them for a minute each."""
+    app = create_app(SnapshotStore(), HttpSettings(connections=ConnectionLimits(handshake_within_s=0.2)))
+    with serve(app, port=0, tls=tls) as server, socket.create_connection((server.host, server.port), timeout=5) as silent:
+        assert silent.recv(1) == b""
+
+
 def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
     """The error names the certificate, before any thread is started."""
     broken = tmp_path / "broken.pem"
