@@ -43,9 +43,9 @@ def compressible(
 
 
 def takes_gzip(accept_encoding: str) -> bool:
-    """Return whether an Accept-Encoding header allows gzip."""
+    """Return whether an Accept-Encoding header allows gzip: what it says of gzip counts before what it says of `*`."""
+    allowed: dict[str, bool] = {}
     for offer in accept_encoding.lower().split(","):
         coding, _, quality = offer.partition(";")
-        if coding.strip() in ("gzip", "*"):
-            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
+        allowed[coding.strip()] = quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return allowed.get("gzip", allowed.get("*", False))

@@ -14,6 +14,7 @@ import pytest
 
 from alerts.objectives import Objective
 from sinks.http import RUNBOOK_PATH, HttpSettings, Page
+from sinks.http.responses import takes_gzip
 from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.judge.aggregated_queues import aggregate_views
@@ -452,3 +453,20 @@ def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> No
     assert (member["visible"], member["members"]) == (2, [])
     text = shop.client.get("/metrics").text
     assert set(re.findall(r'queuewatch_queue_messages\{[^}]*queue="([^"]*)"', text)) == {"orders-*", "mail"}
+
+
+@pytest.mark.parametrize(
+    ("header", "takes"),
+    [
+        ("gzip, deflate", True),
+        ("br;q=1, GZIP; q=0.5", True),
+        ("*", True),
+        ("", False),
+        ("identity", False),
+        ("gzip;q=0", False),
+        ("*;q=0, gzip", True),
+        ("*, gzip;q=0", False),
+    ],
+)
+def test_what_a_client_says_of_gzip_counts_before_what_it_says_of_anything(header: str, takes: bool) -> None:
+    assert takes_gzip(header) is takes
