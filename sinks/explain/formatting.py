@@ -36,9 +36,9 @@ def duration_ms(milliseconds: float) -> str:
     return duration(max(milliseconds, 0) / 1000)
 
 
-def count(number: float, thing: str) -> str:
-    """Format a count: `1 message`, `1,204 messages`."""
-    return f"{number:,.0f} {thing}{'' if number == 1 else 's'}"
+def count(number: float, thing: str, things: str | None = None) -> str:
+    """Format a count: `1 message`, `1,204 messages`. `things` is the plural where that does not end in a mere s."""
+    return f"{number:,.0f} {thing if number == 1 else things or thing + 's'}"
 
 
 def evidence_words(name: str, value: object) -> str:

@@ -162,7 +162,7 @@ class _QueueAttributes:
 
 
 def _deliveries(m: Measured) -> str:
-    return "1 delivery" if m.value == 1 else f"{m.value:,.0f} deliveries"
+    return count(m.value, "delivery", "deliveries")
 
 
 def _stalled(m: Measured, _: Thresholds) -> str:

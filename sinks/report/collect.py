@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streaming.core.settings import QueueName
-from streaming.judge.signals import Finding, SignalChange, SignalKey
+from streaming.judge.signals import SEVERITY_RANK, Finding, SignalChange, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
 MANY_QUEUES = 100
@@ -97,5 +97,5 @@ class Collected:
 
 def severity_rank(finding: Finding) -> int:
     """Return 0 for signals that page and more for lower severities; signals that another one explains come last."""
-    rank = {"critical": 0, "warning": 1, "info": 2}[finding.severity]
-    return rank if finding.announced else rank + 3
+    rank = max(SEVERITY_RANK.values()) - SEVERITY_RANK[finding.severity]
+    return rank if finding.announced else rank + len(SEVERITY_RANK)

@@ -166,7 +166,7 @@ def _messages(stories: Sequence[MessageStory], anchors: Anchors) -> Iterator[str
     for story in stories:
         anchor = anchors[story.queue, story.message_id]
         yield f'<article id="{anchor}"><h3>{escaped(story.message_id)}</h3>'
-        yield f"<p>of {escaped(story.queue.queue)}, {_deliveries(len(story.deliveries))}</p>\n"
+        yield f"<p>of {escaped(story.queue.queue)}, {count(len(story.deliveries), 'delivery', 'deliveries')}</p>\n"
         if story.left_out:
             yield f"<p>{story.left_out:,} earlier events are not shown.</p>\n"
         yield f'<div class="wide">{message_picture(story)}</div>\n'
@@ -187,7 +187,3 @@ def _event_table(story: MessageStory) -> Iterator[str]:
         cells = (svg.utc(h.at_ms), h.what, h.receive_count or "", h.consumer or "", h.queue, until, h.note)
         yield "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>\n"
     yield "</tbody></table></details>\n"
-
-
-def _deliveries(number: int) -> str:
-    return "1 delivery" if number == 1 else f"{number:,} deliveries"

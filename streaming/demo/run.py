@@ -74,7 +74,10 @@ def open_shop(folder: Path) -> Iterator[Shop]:
         flush(2)
         server.stop()
         for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def run_demo(

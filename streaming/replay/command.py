@@ -66,7 +66,8 @@ def run_replay(
 
     def on_signal(change: SignalChange) -> None:
         _print(out, signal_line(change))
-        collected.on_signal(change)
+        if report is not None:
+            collected.on_signal(change)
 
     def on_step(step: Step, snapshot: Snapshot) -> None:
         if report is not None:
