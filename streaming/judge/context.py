@@ -220,6 +220,6 @@ def per_second(rate: float) -> str:
     return f"{rate:.2g}" if rate < 10 else f"{rate:.0f}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Format a count with its noun: `1 message`, `2 messages`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Format a count with its noun: `1 message`, `2 messages`. `nouns` is the plural where that does not end in a mere s."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"

@@ -237,7 +237,7 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
     if evidence["lost_or_dead_lettered_per_hour"]:
         leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
-        f"{lately.failed} of {plural(lately.ended, 'delivery').replace('deliverys', 'deliveries')} of {c.name.queue} that ended "
+        f"{lately.failed} of {plural(lately.ended, 'delivery', 'deliveries')} of {c.name.queue} that ended "
         f"({lately.failed_ratio:.0%}) ended without a settlement, for {duration(c.now - since)} now. {who}{leave}."
     )
 
