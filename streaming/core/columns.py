@@ -83,6 +83,14 @@ def distinct(numbers: Array, below: int) -> tuple[Array, Array]:
     return kept, place_of[numbers]
 
 
+def run_starts(*columns: Array) -> Array:
+    """Return the mask of the rows that begin a run: the first row, and each that differs in a column from the row before."""
+    differs = columns[0][1:] != columns[0][:-1]
+    for values in columns[1:]:
+        differs = differs | (values[1:] != values[:-1])
+    return np.append(True, differs)
+
+
 def text_columns(texts: pa.Array) -> tuple[Array, Array]:
     """Return strings as their lengths and their bytes."""
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]

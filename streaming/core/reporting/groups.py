@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, run_starts
 from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
@@ -40,7 +40,7 @@ def ordered_queue_reports(
         return {}
     grouped = grouped[_in_order(state, grouped)]
     queue = rows.at("queue", grouped)
-    bounds = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+    bounds = np.flatnonzero(run_starts(queue))
     out: dict[int, OrderedQueueReport] = {}
     for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
         number = int(queue[start])

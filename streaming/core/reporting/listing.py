@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
 from streaming.core.reporting.queue_columns import ConsumerColumns
@@ -159,7 +159,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     consumer = rows.at("consumer", held)
     order = np.lexsort((rows.key[held], since, consumer))
     held, since, consumer = held[order], since[order], consumer[order]
-    first = np.flatnonzero(np.append(True, consumer[1:] != consumer[:-1]))
+    first = np.flatnonzero(run_starts(consumer))
     counts = np.diff(np.append(first, len(held)))
     out: dict[int, list[HeldBy]] = {}
     owners = state.consumers.queue[consumer[first]].tolist()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, run_starts
 from streaming.core.events.events import (
     AHEAD,
     ARRIVED,
@@ -49,7 +49,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     key = columns["key"]
     if not len(key):
         return 0
-    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    starts = np.flatnonzero(run_starts(key))
     late = columns["at"] < state.high_water - settings.lateness_ms
     keys = key[starts]
     replace_placeholders(state, columns, late)
@@ -76,35 +76,49 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
         if not len(key):
             return left_out
         skip |= outside
-        starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        starts = np.flatnonzero(run_starts(key))
         keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
     if gone.any():
         state.rows.reset(rows[gone])
     new = ~found
     if new.any():
-        state.rows.insert(rows[new], keys[new])
-        rows = rows + np.cumsum(new) - new
-        first = starts[new]
-        for name in ("hi", "lo", "queue"):
-            state.rows.put(name, rows[new], columns[name][first])
-        _remember_texts(state, events, rows[new], columns["text"][first])
-    epochs = _epochs(state, columns, starts, rows)
-    if epochs is None:
-        results = apply_segments(state, events, Segments(columns, starts, rows), results, settings)
-    else:
-        per_event_row = np.repeat(rows, np.diff(np.append(starts, len(key))))
-        for epoch in range(int(epochs.max()) + 1):
-            chosen = np.flatnonzero(epochs == epoch)
-            if not len(chosen):
-                continue
-            part = {name: values[chosen] for name, values in columns.items()}
-            part_starts = np.flatnonzero(np.append(True, part["key"][1:] != part["key"][:-1]))
-            part_rows = per_event_row[chosen][part_starts]
-            if epoch:
-                _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
-            results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
+        rows = _insert(state, events, columns, starts, keys, rows, new)
+    results = _apply_in_epochs(state, events, Segments(columns, starts, rows), results, settings)
     _count_results(state, results, columns["flags"])
     return left_out
+
+
+def _insert(
+    state: ShardState, events: Events, columns: dict[str, Array], starts: Array, keys: Array, rows: Array, new: Array
+) -> Array:
+    """Add rows for the messages that are `new`, and return every message's row: `rows` has the places where to insert them."""
+    state.rows.insert(rows[new], keys[new])
+    rows = rows + np.cumsum(new) - new
+    first = starts[new]
+    for name in ("hi", "lo", "queue"):
+        state.rows.put(name, rows[new], columns[name][first])
+    _remember_texts(state, events, rows[new], columns["text"][first])
+    return rows
+
+
+def _apply_in_epochs(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
+    """Apply the events of all messages, and return the results. What follows a redelivery of an ended message comes later."""
+    columns = seg.columns
+    epochs = _epochs(state, columns, seg.starts, seg.rows)
+    if epochs is None:
+        return apply_segments(state, events, seg, results, settings)
+    per_event_row = np.repeat(seg.rows, seg.lengths)
+    for epoch in range(int(epochs.max()) + 1):
+        chosen = np.flatnonzero(epochs == epoch)
+        if not len(chosen):
+            continue
+        part = {name: values[chosen] for name, values in columns.items()}
+        part_starts = np.flatnonzero(run_starts(part["key"]))
+        part_rows = per_event_row[chosen][part_starts]
+        if epoch:
+            _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
+        results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
+    return results
 
 
 def _queue_numbers(state: ShardState, events: Events) -> Array:

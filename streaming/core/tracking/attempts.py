@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_RETRIED
@@ -158,7 +158,7 @@ def _restarts(
     end = np.where(part["end"][last_op] > 0, part["end"][last_op], by_default)
     over = np.minimum(np.where(code[last_op] == RELEASED, at[last_op], end), next_at)
     # Receives without a count are numbered from the first one seen, whose attempt may have been dropped since.
-    first_of_message = np.append(True, segments[1:] != segments[:-1])
+    first_of_message = run_starts(segments)
     index = np.arange(len(receives))
     ordinal = index - np.maximum.accumulate(np.where(first_of_message, index, 0)) + 1
     ordinal += _dropped_receives(state, rows, np.bincount(segments, minlength=n_messages))[segments]

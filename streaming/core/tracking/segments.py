@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, run_starts
 from streaming.core.state.state import ShardState
 
 
@@ -35,7 +35,7 @@ class Segments:
         out = np.zeros(len(mask), dtype=bool)
         segment = self.of_event[where]
         if len(where):
-            out[where[np.append(True, segment[1:] != segment[:-1])]] = True
+            out[where[run_starts(segment)]] = True
         return out
 
 
