@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,60 +18,62 @@ from streaming.core.settings import QueueName
 def expand_moves(events: Events, table: pa.Table) -> None:
     """Add the second row of every move, and note which queues are dead-letter queues."""
     code = events.columns["code"]
-    moves = np.flatnonzero((code == DEAD_LETTERED) | (code == REDRIVEN))
+    derived = _Derived(events)
+    moved = np.flatnonzero((code == DEAD_LETTERED) | (code == REDRIVEN))
+    if len(moved):
+        fields = (plain(table[name]).take(pa.array(moved)).to_pylist() for name in _MOVE_FIELDS)
+        for row, *move in zip(moved.tolist(), *fields, strict=True):
+            expand = _expand_dead_letter if code[row] == DEAD_LETTERED else _expand_redrive
+            expand(derived, row, *move)
     if table["from_queue"].null_count < len(code):
-        from_queue = plain(table["from_queue"])
-        reported = ~np.asarray(pc.is_null(from_queue).to_numpy(zero_copy_only=False))
-        receives = np.flatnonzero((code == RECEIVED) & reported)
-    else:
-        receives = np.zeros(0, dtype=np.int64)
-    if not len(moves) and not len(receives):
+        origins = plain(table["from_queue"])
+        reported = ~np.asarray(pc.is_null(origins).to_numpy(zero_copy_only=False))
+        received = np.flatnonzero((code == RECEIVED) & reported)
+        for row, origin in zip(received.tolist(), origins.take(pa.array(received)).to_pylist(), strict=True):
+            _expand_receive(derived, row, origin)
+    derived.finish()
+
+
+_MOVE_FIELDS: Final = ("to_queue", "from_queue", "new_message_id", "message_id")
+
+
+def _expand_dead_letter(derived: _Derived, row: int, to: str | None, *_: str | None) -> None:
+    """Add the arrival of a message that was moved to the dead-letter queue `to`."""
+    here = derived.queue(row)
+    if to and to != here.queue:
+        there = here.sibling(to)
+        derived.events.dead_letter_queues.add(there)
+        peer = derived.number(there)
+        derived.events.columns["peer"][row] = peer
+        derived.add(row, ARRIVED, peer, peer=derived.own(row))
+
+
+def _expand_redrive(
+    derived: _Derived, row: int, to: str | None, origin: str | None, new_id: str | None, own_id: str | None
+) -> None:
+    """Add the arrival of a message that was moved back, where its new id is reported. Either end may report a redrive."""
+    here = derived.queue(row)
+    if not to and origin and origin != here.queue:
+        to, here = here.queue, here.sibling(origin)
+        derived.events.columns["queue"][row] = derived.number(here)
+    derived.events.dead_letter_queues.add(here)
+    if not to:
         return
-    index_of = {name: i for i, name in enumerate(events.queues)}
+    peer = derived.number(here.sibling(to))
+    derived.events.columns["peer"][row] = peer
+    if new_id:
+        message_id = None if new_id == own_id else new_id
+        derived.add(row, REDRIVEN_IN, peer, peer=derived.own(row), message_id=message_id)
 
-    def index(name: QueueName) -> int:
-        if name not in index_of:
-            index_of[name] = len(events.queues)
-            events.queues.append(name)
-        return index_of[name]
 
-    builder = _Derived(events)
-    if len(moves):
-        names = ("to_queue", "from_queue", "new_message_id", "message_id")
-        to, origin, new_id, own_id = (plain(table[n]).take(pa.array(moves)).to_pylist() for n in names)
-        for i, row in enumerate(moves.tolist()):
-            here = events.queues[events.columns["queue"][row]]
-            if code[row] == DEAD_LETTERED:
-                if to[i] and to[i] != here.queue:
-                    there = here.sibling(to[i])
-                    events.dead_letter_queues.add(there)
-                    events.columns["peer"][row] = index(there)
-                    builder.add(row, ARRIVED, index(there), peer=int(events.columns["queue"][row]))
-                continue
-            # A redrive may be reported from either end.
-            if not to[i] and origin[i] and origin[i] != here.queue:
-                to[i], source = here.queue, here.sibling(origin[i])
-                events.columns["queue"][row] = index(source)
-            here = events.queues[events.columns["queue"][row]]
-            events.dead_letter_queues.add(here)
-            if to[i]:
-                there = here.sibling(to[i])
-                events.columns["peer"][row] = index(there)
-                if new_id[i]:
-                    same = new_id[i] == own_id[i]
-                    peer = int(events.columns["queue"][row])
-                    builder.add(row, REDRIVEN_IN, index(there), peer=peer, message_id=None if same else new_id[i])
-    if len(receives):
-        origins = from_queue.take(pa.array(receives)).to_pylist()
-        for row, name in zip(receives.tolist(), origins, strict=True):
-            here = events.queues[events.columns["queue"][row]]
-            if name and name != here.queue:
-                origin_index = index(here.sibling(name))
-                events.dead_letter_queues.add(here)
-                own = int(events.columns["queue"][row])
-                builder.add(row, DEAD_LETTERED, origin_index, peer=own, flags=BY_RECEIVE)
-                builder.add(row, ARRIVED, own, peer=origin_index, flags=BY_RECEIVE)
-    builder.finish()
+def _expand_receive(derived: _Derived, row: int, origin: str | None) -> None:
+    """Add the move that a receive shows, of a dead letter that names the queue it came from."""
+    here = derived.queue(row)
+    if origin and origin != here.queue:
+        source, own = derived.number(here.sibling(origin)), derived.own(row)
+        derived.events.dead_letter_queues.add(here)
+        derived.add(row, DEAD_LETTERED, source, peer=own, flags=BY_RECEIVE)
+        derived.add(row, ARRIVED, own, peer=source, flags=BY_RECEIVE)
 
 
 class _Derived:
@@ -81,6 +84,25 @@ class _Derived:
         self.rows: list[int] = []
         self.changes: dict[str, list[Any]] = {"code": [], "queue": [], "peer": [], "flags": []}
         self.new_ids: list[tuple[int, str]] = []
+
+    @cached_property
+    def _numbers(self) -> dict[QueueName, int]:
+        return {name: number for number, name in enumerate(self.events.queues)}
+
+    def own(self, row: int) -> int:
+        """Return the index of the queue of a row of the events."""
+        return int(self.events.columns["queue"][row])
+
+    def queue(self, row: int) -> QueueName:
+        """Return the queue of a row of the events."""
+        return self.events.queues[self.own(row)]
+
+    def number(self, name: QueueName) -> int:
+        """Return a queue's index in `events.queues`; one that is not there is added."""
+        if name not in self._numbers:
+            self._numbers[name] = len(self.events.queues)
+            self.events.queues.append(name)
+        return self._numbers[name]
 
     def add(self, row: int, code: int, queue: int, *, peer: int, flags: int = 0, message_id: str | None = None) -> None:
         """Add a copy of `row` with `code` in `queue`, about `message_id` where that differs."""

@@ -20,9 +20,9 @@ from streaming.core.settings import QueueName
 QUARANTINED_BYTES = 4096
 """The most that is kept of an unreadable event, in bytes; the rest is cut."""
 
-# Ids and hashes do not narrow: their bytes are random.
 _OF_QUEUES = "q."
 """Begins the names of the columns of events about queues."""
+# Ids and hashes do not narrow: their bytes are random.
 _RAW = frozenset({"hi", "lo", "batch", _OF_QUEUES + "identity"})
 
 

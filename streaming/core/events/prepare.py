@@ -82,10 +82,7 @@ def prepare(table: pa.Table) -> Events:
         about_queues=about_queues,
     )
     if ahead_ms is not None:
-        columns["flags"][ahead_ms > 0] |= AHEAD
-        for row in np.flatnonzero(ahead_ms).tolist():
-            queue = queues[queue_index[row]]
-            events.skews[queue] = max(int(ahead_ms[row]), events.skews.get(queue, 0))
+        _mark_ahead(events, ahead_ms)
     _learn_ordered(events, table["ordered"])
     expand_moves(events, table)
     if len(others):
@@ -113,6 +110,14 @@ def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
         pick = [w[i - 1] if i else "" for w, i in zip(words, (system, scope, queue), strict=True)]
         names.append(QueueName(*pick))
     return names, index
+
+
+def _mark_ahead(events: Events, ahead_ms: Array) -> None:
+    """Mark the events that are dated in the future, and note by how much for each queue; `ahead_ms` is 0 for the others."""
+    events.columns["flags"][ahead_ms > 0] |= AHEAD
+    for row in np.flatnonzero(ahead_ms).tolist():
+        queue = events.queues[events.columns["queue"][row]]
+        events.skews[queue] = max(int(ahead_ms[row]), events.skews.get(queue, 0))
 
 
 def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
