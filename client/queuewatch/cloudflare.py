@@ -14,7 +14,6 @@ import http.client
 import json
 import os
 import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from queuewatch.events import Event
+from queuewatch.clock import now_ms
+from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
+from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports import Transport, open_transport
 
@@ -87,7 +88,7 @@ class PullConsumer:
         retry_delay_s: int | None = None,
         timeout_s: float = 30.0,
         base_url: str = _BASE,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
 
@@ -97,7 +98,7 @@ class PullConsumer:
         self._account_id = account_id
         self._queue = queue
         self._token = token
-        self._consumer = consumer or os.environ.get("QUEUEWATCH_CONSUMER") or f"{socket.gethostname()}/{os.getpid()}"
+        self._consumer = consumer or os.environ.get(CONSUMER_VARIABLE) or f"{socket.gethostname()}/{os.getpid()}"
         self._lease_ms = int(visibility_timeout_s * 1000)
         self._max_retries = max_retries
         self._dead_letter_queue = dead_letter_queue
@@ -182,7 +183,7 @@ class PullConsumer:
 
     def _about(self, kind: str, message: Message, at: int) -> Event:
         return {
-            "v": 1,
+            "v": WIRE_VERSION,
             "type": kind,
             "at": at,
             "system": "cloudflare_queues",
@@ -219,8 +220,8 @@ class PullConsumer:
 
 
 def _sender(to: str | Transport | None) -> BackgroundSender | None:
-    to = to or os.environ.get("QUEUEWATCH_TO")
-    if not to or os.environ.get("QUEUEWATCH_DISABLED", "").lower() not in ("", "0", "false", "no"):
+    to = to or os.environ.get(TO_VARIABLE)
+    if not to or is_disabled():
         return None
     return BackgroundSender(to if isinstance(to, Transport) else open_transport(to))
 

@@ -21,11 +21,6 @@ _DEPRECATED: Final = "AttributeNames"
 _CUSTOM: Final = "MessageAttributeNames"
 
 
-def now_ms() -> int:
-    """Return the wall time in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class SqsHooks:
     """What one watch of a client, session or resource does before and after a call.
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from queuewatch.events import Event
+from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.places import Place
 
 _MAX_IDS: Final = 50_000
@@ -65,7 +65,7 @@ class Lineage:
         if source is None:
             return None
         return {
-            "v": 1,
+            "v": WIRE_VERSION,
             "type": "redriven",
             "at": at,
             "system": "aws_sqs",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from queuewatch.events import Event, Unbuilt
+from queuewatch.events import WIRE_VERSION, Event, Unbuilt
 from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.move_tasks import started_task
@@ -237,7 +237,7 @@ class Translator:
 
     def _event(self, kind: str, url: str, region: str | None, at: int) -> Event:
         scope, queue = self._place(url, region)
-        event: Event = {"v": 1, "type": kind, "at": at, "system": "aws_sqs", "queue": queue}
+        event: Event = {"v": WIRE_VERSION, "type": kind, "at": at, "system": "aws_sqs", "queue": queue}
         if scope is not None:
             event["scope"] = scope
         return event

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from queuewatch.celery_exit import flush_before_celery_exit
+from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
@@ -21,10 +22,6 @@ from queuewatch.sqs_events import Translator
 from queuewatch.transports import Transport, open_transport
 
 _log = logging.getLogger("queuewatch.client")
-
-TO_VARIABLE: Final = "QUEUEWATCH_TO"
-CONSUMER_VARIABLE: Final = "QUEUEWATCH_CONSUMER"
-DISABLED_VARIABLE: Final = "QUEUEWATCH_DISABLED"
 
 
 class Watch:
@@ -171,11 +168,6 @@ def watch(
         flush_before_sigterm(flush_all)
         flush_before_celery_exit(flush_all)
     return made
-
-
-def is_disabled() -> bool:
-    """Return whether the environment turns telemetry off."""
-    return os.environ.get(DISABLED_VARIABLE, "").lower() not in ("", "0", "false", "no")
 
 
 def unwatch(session_or_client: Any = None) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.connection import Session, open_session
 from sources.activemq.errors import BrokerUnavailable

@@ -13,7 +13,7 @@ from typing import Any
 
 import stomp
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.connection_diagnosis import unreachable
 from sources.activemq.errors import BrokerUnavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig
 from sources.activemq.connection import open_session
 from sources.activemq.errors import BrokerUnavailable

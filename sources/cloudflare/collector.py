@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import ClassVar, Final, NamedTuple, Self
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import CloudflareCollectorConfig

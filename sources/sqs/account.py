@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.events import Event
 from sources.sqs.answers import BadAnswer, read_attributes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from queuewatch.hooks import now_ms
+from queuewatch.clock import now_ms
 from queuewatch.places import Place
 from sources.collect.base import CollectorRefused
 from sources.events import Emit, heartbeat

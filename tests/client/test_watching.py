@@ -9,6 +9,7 @@ import boto3
 import pytest
 
 from queuewatch import Watch, unwatch, watch
+from queuewatch.environment import DISABLED_VARIABLE, is_disabled
 from tests.client.hooked import new_queue, reported
 from tests.client.transports import Kept
 from tests.services import sqs
@@ -168,6 +169,15 @@ def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: py
     """A mistyped destination is logged; the application starts without telemetry."""
     monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker/topic")
     assert not watch(sqs.session()).active
+
+
+@pytest.mark.parametrize(
+    ("value", "disabled"), [(None, False), ("", False), ("0", False), ("off", False), ("No", False), ("1", True), ("true", True)]
+)
+def test_telemetry_is_on_unless_the_variable_says_otherwise(value: str | None, disabled: bool) -> None:
+    """QUEUEWATCH_DISABLED=off has the same meaning in a service, the proxy and a Lambda function: not disabled."""
+    environment = {} if value is None else {DISABLED_VARIABLE: value}
+    assert is_disabled(environment) is disabled
 
 
 def test_one_variable_switches_everything_off(moto_sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from queuewatch.aws_lambda.outcome import Outcome
-from queuewatch.events import Event
+from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.places import Place, place_of_arn
 
 
@@ -103,7 +103,7 @@ class Delivery:
         return event
 
     def _event(self, kind: str, at: int) -> Event:
-        event: Event = {"v": 1, "type": kind, "at": at, "system": "aws_sqs"}
+        event: Event = {"v": WIRE_VERSION, "type": kind, "at": at, "system": "aws_sqs"}
         if self.place.scope is not None:
             event["scope"] = self.place.scope
         event["queue"] = self.place.queue

@@ -6,13 +6,13 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
+
+from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled, is_on
 
 _log = logging.getLogger("queuewatch.client")
 
 Value = TypeVar("Value")
-
-_NO: Final = frozenset(("", "0", "false", "no", "off"))
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class Settings:
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; for an invalid value an error is logged and the default is used."""
-    off = environment.get("QUEUEWATCH_DISABLED", "").lower() not in _NO
 
     def read(name: str, convert: Callable[[str], Value], default: Value) -> Value:
         text = environment.get(name, "").strip()
@@ -49,14 +48,14 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
             return default
 
     return Settings(
-        to=None if off else environment.get("QUEUEWATCH_TO") or None,
-        consumer=environment.get("QUEUEWATCH_CONSUMER") or environment.get("AWS_LAMBDA_FUNCTION_NAME") or "lambda",
+        to=None if is_disabled(environment) else environment.get(TO_VARIABLE) or None,
+        consumer=environment.get(CONSUMER_VARIABLE) or environment.get("AWS_LAMBDA_FUNCTION_NAME") or "lambda",
         scope=environment.get("QUEUEWATCH_SCOPE") or None,
         send_ms=read("QUEUEWATCH_LAMBDA_SEND_MS", _not_negative, 50.0),
         early_ms=read("QUEUEWATCH_LAMBDA_EARLY_MS", _not_negative, 1000.0),
         timeout_margin_ms=read("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", _not_negative, 200.0),
         visibility_timeout_s=read("QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S", _optional, None),
-        report_batch_item_failures=read("QUEUEWATCH_LAMBDA_REPORT_BATCH_ITEM_FAILURES", _switch, True),
+        report_batch_item_failures=read("QUEUEWATCH_LAMBDA_REPORT_BATCH_ITEM_FAILURES", is_on, True),
     )
 
 
@@ -69,7 +68,3 @@ def _not_negative(text: str) -> float:
 
 def _optional(text: str) -> float | None:
     return _not_negative(text)
-
-
-def _switch(text: str) -> bool:
-    return text.lower() not in _NO

@@ -16,6 +16,8 @@ from queuewatch.aws_lambda.posting import transport_for
 from queuewatch.aws_lambda.records import Delivery, delivery_of
 from queuewatch.aws_lambda.settings import Settings, settings_from
 from queuewatch.aws_lambda.watchdog import Watchdog
+from queuewatch.clock import now_ms
+from queuewatch.environment import TO_VARIABLE
 
 _log = logging.getLogger("queuewatch.client")
 
@@ -30,7 +32,7 @@ def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler
     try:
         carrier = Carrier(transport_for(settings.to))
     except Exception as error:  # a typo in a deployment must not prevent the function from running
-        _log.error("QUEUEWATCH_TO: %s; no telemetry is sent", error)
+        _log.error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
         return original
     wrapper = Wrapper(original, settings, carrier)
 
@@ -71,7 +73,7 @@ class Wrapper:
                 event,
                 request_id=str(getattr(context, "aws_request_id", "")),
                 consumer=self._settings.consumer,
-                began_at=_now_ms(),
+                began_at=now_ms(),
                 scope=self._settings.scope,
                 visibility_timeout_s=self._settings.visibility_timeout_s,
             )
@@ -148,7 +150,7 @@ class _Invocation:
             self._carrier.offer(len(self._delivery.records), self._delivery.received)
 
     def _report(self, outcome: Outcome) -> None:
-        at = _now_ms()
+        at = now_ms()
         self._carrier.offer(len(self._delivery.records) + 1, lambda: self._delivery.ended(outcome, at))
 
 
@@ -178,10 +180,6 @@ def _encoder() -> Callable[[Any], str]:
         return json.dumps
     encode: Callable[[Any], str] = to_json
     return encode
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 __all__: Final = ["Wrapper", "wrap_handler"]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from queuewatch.environment import CONSUMER_VARIABLE, DISABLED_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.transports import open_transport
-from queuewatch.watching import CONSUMER_VARIABLE, DISABLED_VARIABLE, TO_VARIABLE, is_disabled
 
 _PATH: Final = str(Path(__file__).with_name("path"))
 _NAME: Final = "queuewatch-instrument"

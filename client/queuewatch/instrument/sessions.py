@@ -8,10 +8,11 @@ import os
 import sys
 from typing import Any, Final
 
+from queuewatch.environment import is_disabled
 from queuewatch.sender import flush_all
 from queuewatch.sigterm import flush_before_sigterm
 from queuewatch.transports.sqs import own_session
-from queuewatch.watching import is_disabled, watch
+from queuewatch.watching import watch
 
 _log = logging.getLogger("queuewatch.client")
 

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
+from queuewatch.environment import CONSUMER_VARIABLE
+
 DEFAULT_LISTEN: Final = "127.0.0.1:9410"
 DEFAULT_DRAIN_S: Final = 25.0
 
@@ -55,7 +57,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add(
         "--consumer",
         metavar="NAME",
-        default=environment.get("QUEUEWATCH_CONSUMER") or socket.gethostname(),
+        default=environment.get(CONSUMER_VARIABLE) or socket.gethostname(),
         help="name of the consumer in events (QUEUEWATCH_CONSUMER; default: the host name, which in Kubernetes is the pod's)",
     )
     add(

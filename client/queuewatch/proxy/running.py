@@ -17,6 +17,7 @@ from typing import Any, Final
 import botocore.session
 from aiohttp import web
 
+from queuewatch.environment import TO_VARIABLE, is_disabled
 from queuewatch.proxy.credentials import CredentialSource
 from queuewatch.proxy.forwarding import Forwarder
 from queuewatch.proxy.host_names import HostNames
@@ -116,11 +117,11 @@ async def _drain(handler: Handler, within_s: float) -> None:
 
 def _sender(settings: Settings) -> BackgroundSender | None:
     """Return the telemetry sender; without a valid destination, calls are still forwarded."""
-    to = settings.to or os.environ.get("QUEUEWATCH_TO")
-    if os.environ.get("QUEUEWATCH_DISABLED", "").lower() not in ("", "0", "false", "no"):
+    to = settings.to or os.environ.get(TO_VARIABLE)
+    if is_disabled():
         return None
     if not to:
-        _log.error("no telemetry destination: give --to or set QUEUEWATCH_TO; calls are forwarded, nothing is reported")
+        _log.error("no telemetry destination: give --to or set %s; calls are forwarded, nothing is reported", TO_VARIABLE)
         return None
     try:
         transport = open_transport(to, default_region=settings.upstreams.all[0].region)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import CIMultiDict
 
+from queuewatch.clock import now_ms
 from queuewatch.proxy.calls import AppCall, is_retry, read_call
 from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
 from queuewatch.proxy.host_names import HostNames
@@ -135,7 +136,7 @@ class Handler:
         except Exception as error:
             wanted = False
             self._telemetry.failed(error)
-        began_at = _now_ms()
+        began_at = now_ms()
         try:
             answer = await self._forwarder.forward(upstream, path, request.headers.items(), call.body)
         except NoAnswer as error:
@@ -148,10 +149,10 @@ class Handler:
                 # Strip first: the application gets its response even if telemetry fails.
                 body = call.codec.strip(body, parsed, asked)
                 retried = is_retry(request.headers.get("amz-sdk-request", ""))
-                self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, _now_ms()), retried=retried)
+                self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, now_ms()), retried=retried)
             elif wanted and answer.status == 400 and call.operation == _DELETE:
                 refusal = call.codec.parse_error(body)
-                self._telemetry.report_refusal(call, refusal, queue_url, upstream.region, (began_at, _now_ms()))
+                self._telemetry.report_refusal(call, refusal, queue_url, upstream.region, (began_at, now_ms()))
             elif answer.status == 200 and call.operation in _GIVES_QUEUE_URLS:
                 body = call.codec.with_queue_urls(body, urls.to_application)
         except Exception as error:
@@ -213,7 +214,3 @@ def _error(call: AppCall, status: int, code: str, message: str) -> web.Response:
 
 def _response(answer: Answer, body: bytes) -> web.Response:
     return web.Response(status=answer.status, reason=answer.reason, body=body, headers=answer.headers)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
