@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -125,54 +125,87 @@ def record(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("matrix", help="every scenario under every basis of knowledge")
-    one.set_defaults(run=matrix)
-    one.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
-    one.add_argument("--basis", nargs="+", default=[], choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
-    one.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    one.add_argument("--counts", nargs="+", default=[], choices=list(COUNTS))
-    one.add_argument("--seed", nargs="+", type=int, default=[1])
-    one.add_argument("--all", action="store_true", help="print the cells that hold, too")
-    _common(one)
-    three = commands.add_parser("incidents", help="broken and slow deploys, and what only looks like them")
-    three.set_defaults(run=run_incidents)
-    three.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
-    three.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    three.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
-    three.add_argument("--counts", default="exact", choices=list(COUNTS))
-    three.add_argument("--seed", nargs="+", type=int, default=[1])
-    _common(three)
-    five = commands.add_parser("week", help="a healthy week of seven days at low traffic, with bursts, deploys and batches")
-    five.set_defaults(run=week)
-    five.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    five.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
-    five.add_argument("--seed", nargs="+", type=int, default=[1])
-    five.add_argument("--hours", type=float, default=WEEK_HOURS, help="how much of it")
-    five.add_argument("--trigger", type=float, default=TRIGGER_MS / 1000, help="seconds between two judgements")
-    _common(five)
-    four = commands.add_parser("detect", help="compare queuewatch with common alarms, on the same runs")
-    four.set_defaults(run=detect)
-    four.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
-    four.add_argument("--kind", nargs="+", default=[], choices=KINDS)
-    four.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
-    four.add_argument("--seed", nargs="+", type=int, default=[])
-    four.add_argument("--pictures", type=Path, help="write the pictures into this folder")
-    four.add_argument("--markdown", action="store_true", help="tables for a page")
-    _common(four)
-    two = commands.add_parser("record", help="write one recording as files")
-    two.set_defaults(run=record)
-    two.add_argument("scenario", choices=list(ALL))
-    two.add_argument("--kind", default="standard", choices=KINDS)
-    two.add_argument("--basis", default="full", choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
-    two.add_argument("--counts", default="exact", choices=list(COUNTS))
-    two.add_argument("--seed", type=int, default=1)
-    two.add_argument("--out", type=Path, required=True)
+    cells = _command(commands, "matrix", matrix, "every scenario under every basis of knowledge")
+    _only(cells)
+    cells.add_argument("--basis", nargs="+", default=[], choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
+    _kinds(cells)
+    cells.add_argument("--counts", nargs="+", default=[], choices=list(COUNTS))
+    _seeds(cells, [1])
+    cells.add_argument("--all", action="store_true", help="print the cells that hold, too")
+    _jobs(cells)
+    _json(cells)
+    _strict(cells)
+    deploys = _command(commands, "incidents", run_incidents, "broken and slow deploys, and what only looks like them")
+    _only(deploys)
+    _kinds(deploys)
+    _one_basis(deploys)
+    _one_kind_of_counts(deploys)
+    _seeds(deploys, [1])
+    _jobs(deploys)
+    _json(deploys)
+    _strict(deploys)
+    healthy = _command(commands, "week", week, "a healthy week of seven days at low traffic, with bursts, deploys and batches")
+    _kinds(healthy)
+    _one_basis(healthy)
+    _seeds(healthy, [1])
+    healthy.add_argument("--hours", type=float, default=WEEK_HOURS, help="how much of it")
+    healthy.add_argument("--trigger", type=float, default=TRIGGER_MS / 1000, help="seconds between two judgements")
+    _json(healthy)
+    _strict(healthy)
+    compared = _command(commands, "detect", detect, "compare queuewatch with common alarms, on the same runs")
+    _only(compared)
+    _kinds(compared)
+    _one_basis(compared)
+    _seeds(compared, [])
+    compared.add_argument("--pictures", type=Path, help="write the pictures into this folder")
+    compared.add_argument("--markdown", action="store_true", help="tables for a page")
+    _jobs(compared)
+    _json(compared)
+    recorded = _command(commands, "record", record, "write one recording as files")
+    recorded.add_argument("scenario", choices=list(ALL))
+    recorded.add_argument("--kind", default="standard", choices=KINDS)
+    recorded.add_argument("--basis", default="full", choices=[*INSTRUMENTATIONS, *CHANGEOVERS])
+    _one_kind_of_counts(recorded)
+    recorded.add_argument("--seed", type=int, default=1)
+    recorded.add_argument("--out", type=Path, required=True)
     return parser
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], words: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=words)
+    made.set_defaults(run=run)
+    return made
+
+
+def _only(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", nargs="+", default=[], help="scenarios with this in their name")
+
+
+def _kinds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kind", nargs="+", default=[], choices=KINDS)
+
+
+def _seeds(parser: argparse.ArgumentParser, default: list[int]) -> None:
+    parser.add_argument("--seed", nargs="+", type=int, default=default)
+
+
+def _one_basis(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--basis", default="full", choices=list(INSTRUMENTATIONS))
+
+
+def _one_kind_of_counts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--counts", default="exact", choices=list(COUNTS))
+
+
+def _jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=2)
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, help="keep the rows in this file")
+
+
+def _strict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="exit 1 when something does not hold")
 
 

@@ -122,7 +122,8 @@ def _criticals(outcome: Outcome, fault_at: int | None, allowed: frozenset[str] |
         if s.get("folded") or s.get("alerting") is False:
             continue
         before = fault_at is None or s["at"] < fault_at
-        if before if allowed is None else not before and s["signal"] not in allowed:
+        wanted = before if allowed is None else not before and s["signal"] not in allowed
+        if wanted:
             found.add(s["signal"])
     return tuple(sorted(found))
 
