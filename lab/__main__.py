@@ -25,8 +25,16 @@ ALL = {**SCENARIOS, **incidents.ALL}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one part of the laboratory; returns 1 with `--strict` when a judged criterion does not hold."""
-    options = _parser().parse_args(arguments)
+    """Run one part of the laboratory; returns 1 with `--strict` when a judged criterion does not hold.
+
+    Exits with 2 for options that are wrong, such as a name that no scenario has: nothing would run, and so all would hold.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    scenarios = SCENARIOS if options.run is matrix else incidents.ALL
+    for part in getattr(options, "only", ()):
+        if not any(part in name for name in scenarios):
+            parser.error(f"--only {part}: no scenario has this in its name; there are {', '.join(scenarios)}")
     code: int = options.run(options)
     return code
 
