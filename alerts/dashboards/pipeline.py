@@ -17,7 +17,7 @@ def pipeline(context: Context) -> Board:
         (
             Row("Alive", _alive(context)),
             Row("Pace", _pace(context)),
-            Row("Telemetry", _telemetry(context)),
+            Row("Telemetry", (*_reporting(context), *_results(context), *_doubts(context))),
         ),
         ("job", "instance"),
     )
@@ -120,14 +120,8 @@ def _pace(context: Context) -> tuple[Panel, ...]:
     )
 
 
-def _telemetry(context: Context) -> tuple[Panel, ...]:
-    events = "queuewatch_events_total"
-    total = f"sum by (job) (rate({of_job(events)}[$__rate_interval]))"
-
-    def share(result: str) -> tuple[Query, ...]:
-        part = f"sum by (job) (rate({of_job(events, where('result', result))}[$__rate_interval]))"
-        return (Query(f"{part} / ({total} > 0) or {part}", "{{job}}"),)
-
+def _reporting(context: Context) -> tuple[Panel, ...]:
+    """Return what shows whether all that happens is reported."""
     heard = of_job("queuewatch_telemetry_last_event_timestamp_seconds")
     coverage = of_job("queuewatch_telemetry_coverage_ratio")
     limits = context.thresholds
@@ -159,6 +153,19 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
             (Query(f"topk(10, max by (system, scope_id, queue) ({coverage}))", _QUEUE),),
             lines=(Line("TelemetryPartial", limits.coverage_high_ratio),),
         ),
+    )
+
+
+def _results(context: Context) -> tuple[Panel, ...]:
+    """Return what became of the events that were read."""
+    events = "queuewatch_events_total"
+    total = f"sum by (job) (rate({of_job(events)}[$__rate_interval]))"
+
+    def share(result: str) -> tuple[Query, ...]:
+        part = f"sum by (job) (rate({of_job(events, where('result', result))}[$__rate_interval]))"
+        return (Query(f"{part} / ({total} > 0) or {part}", "{{job}}"),)
+
+    return (
         Panel(
             "timeseries",
             "Events by result",
@@ -198,6 +205,12 @@ def _telemetry(context: Context) -> tuple[Panel, ...]:
             ),
             width=8,
         ),
+    )
+
+
+def _doubts(context: Context) -> tuple[Panel, ...]:
+    """Return what was lost or left out, and clocks that disagree."""
+    return (
         Panel(
             "timeseries",
             "Clock skew",
