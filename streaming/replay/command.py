@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -41,15 +41,9 @@ def run_replay(
 
     `report` is the file for the HTML report, if one is wanted.
     """
-    option = "--every"
     try:
-        every_ms = parse_duration_ms(every)
-        option = "--until"
-        until_ms = None if until is None else parse_time_ms(until)
-    except ValueError as error:
-        print(f"queuewatch replay: {option}: {error}", file=err)
-        return EXIT_UNUSABLE
-    try:
+        every_ms = _parsed("--every", parse_duration_ms, every)
+        until_ms = None if until is None else _parsed("--until", parse_time_ms, until)
         # Report every unreadable line.
         decode = partial(decode_records, most_kept=sys.maxsize)
         recording = read_recording(files, decode, settings.lateness_ms)
@@ -91,6 +85,14 @@ def run_replay(
             print(f"queuewatch replay: {_unwritable(report, error)}", file=err)
             return EXIT_UNUSABLE
     return EXIT_OK
+
+
+def _parsed(option: str, parse: Callable[[str], int], text: str) -> int:
+    """Parse the value of an option. Raises `ReplayError` that names the option."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ReplayError(f"{option}: {error}") from error
 
 
 def _check_writable(report: Path | None) -> None:
