@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-Seconds = Annotated[float, Field(gt=0, le=1e9)]
+from sources.section import CollectorSection, Seconds
+
 Count = Annotated[int, Field(ge=1)]
 
 _PLAIN, _TLS = "stomp", "stomp+ssl"
@@ -29,10 +30,8 @@ class Address:
         return f"{_TLS if self.tls else _PLAIN}://{self.host}:{self.port}"
 
 
-class TlsConfig(BaseModel):
+class TlsConfig(CollectorSection):
     """TLS settings for `stomp+ssl` addresses. All files are PEM."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca_file: Path | None = None
     """Certificate authorities to trust instead of the system's."""
@@ -52,10 +51,8 @@ class TlsConfig(BaseModel):
         return self
 
 
-class ActiveMQCollectorConfig(BaseModel):
+class ActiveMQCollectorConfig(CollectorSection):
     """The collector for ActiveMQ Classic. Queue patterns are the broker's: `*` is one element, `>` the rest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     addresses: tuple[str, ...] = ("stomp://localhost:61613",)
     """STOMP connectors (`stomp://` or `stomp+ssl://`) of one broker, or of a master and its slaves; tried in turn."""

@@ -7,20 +7,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sources.cloudflare.settings import Backoff
+from sources.section import CollectorSection, Seconds
 
-Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 """Shell-style patterns of queue names, such as `orders-*`."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SampleConfig(_Section):
+class SampleConfig(CollectorSection):
     """Sampling of messages without receiving them: they stay in the queue. Cloudflare requires Queues Edit for it."""
 
     size: int = Field(default=10, ge=0, le=100)
@@ -32,7 +28,7 @@ class SampleConfig(_Section):
     In another queue with consumers, a sampled message would seem unsettled long after it is gone."""
 
 
-class BackoffConfig(_Section):
+class BackoffConfig(CollectorSection):
     """The retry delays the handlers of some queues ask for."""
 
     queues: Patterns = Field(min_length=1)
@@ -42,7 +38,7 @@ class BackoffConfig(_Section):
     """The delay is multiplied by this after each further attempt; for `30 ** attempts`, this is 30 too."""
 
 
-class DrainConfig(_Section):
+class DrainConfig(CollectorSection):
     """A queue that Workers send their telemetry to, read over HTTP pull. Its token needs Queues Edit."""
 
     queue: str = Field(min_length=1)
@@ -54,7 +50,7 @@ class DrainConfig(_Section):
     """Pause after a pull that returned nothing."""
 
 
-class CloudflareCollectorConfig(_Section):
+class CloudflareCollectorConfig(CollectorSection):
     """The collector for Cloudflare Queues. Its token needs Queues Read, and Queues Edit for samples and `drain`."""
 
     account_id: str = Field(pattern=r"^[0-9A-Za-z]{1,32}$")

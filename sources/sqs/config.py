@@ -6,21 +6,17 @@ import re
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from sources.section import CollectorSection, Seconds
 from sources.sqs.values import queue_name
 
-Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Text = Annotated[str, Field(min_length=1)]
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}(\.fifo)?")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DiscoveryConfig(_Section):
+class DiscoveryConfig(CollectorSection):
     """Which queues are watched: the listed ones that pass every filter, and those named by URL.
 
     With `urls` alone nothing is listed; with neither `urls` nor `prefixes`, all queues of the account and region
@@ -62,7 +58,7 @@ class DiscoveryConfig(_Section):
         return all(name in tags and fnmatchcase(tags[name], p) for name, p in self.tags.items())
 
 
-class TelemetryQueueConfig(_Section):
+class TelemetryQueueConfig(CollectorSection):
     """A queue of the service's own, to which instrumented applications send telemetry (`to="sqs:NAME"`)."""
 
     queue: Text
@@ -85,7 +81,7 @@ class TelemetryQueueConfig(_Section):
         return queue_name(self.queue)
 
 
-class SqsCollectorConfig(_Section):
+class SqsCollectorConfig(CollectorSection):
     """The collector for Amazon SQS. It needs only the rights in `sources/sqs/iam-policy.json`.
 
     Credentials come the usual AWS ways (environment, profile, role), never from here.
