@@ -250,7 +250,7 @@ def _doubts(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Clocks that are not trusted",
-            "1 while queuewatch's own clock is not believed, or senders date events in the future.",
+            "1 while queuewatch's own clock is not trusted, or senders date events in the future.",
             queries=(
                 Query(f"max by (signal) ({of_job('queuewatch_signals', where('signal', 'ClockUntrusted'))})", "{{signal}}"),
             ),

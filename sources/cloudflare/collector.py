@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 IDLE_S: Final = 0.5
 """The longest sleep of the loop, and so the largest delay of a heartbeat."""
-_UNHEARD_AFTER_S: Final = 60.0
+_SILENT_AFTER_S: Final = 60.0
 _UNAUTHORIZED_PAUSE_S: Final = 30.0
 
 
@@ -71,8 +71,8 @@ class CloudflareCollector:
         self._discovery_due_s = 0.0
         self._failed_lists = 0
         self._heartbeat_due_s = 0.0
-        self._heard_at_s = float("-inf")
-        self._said: dict[Subject, str] = {}
+        self._answered_at_s = float("-inf")
+        self._logged: dict[Subject, str] = {}
 
     @classmethod
     def from_config(cls, config: CloudflareCollectorConfig) -> Self:
@@ -101,7 +101,7 @@ class CloudflareCollector:
     def step(self, api: CloudflareApi, emit: Emit) -> float:
         """Make at most one request; returns the seconds until there is another to make."""
         now_s = self._clock_s()
-        if now_s >= self._heartbeat_due_s and now_s - self._heard_at_s <= self._patience_s():
+        if now_s >= self._heartbeat_due_s and now_s - self._answered_at_s <= self._patience_s():
             self._heartbeat_due_s = now_s + self._config.heartbeat_interval_s
             emit([self._builder.heartbeat(now_ms())])
         job = self._queues.next_job()
@@ -125,11 +125,11 @@ class CloudflareCollector:
             self._discovery_due_s = now_s + wait_s
             # Restart at the first page: a list read in two parts may miss entries that moved in between.
             self._discovery = Discovery()
-            self._mind(error)
+            self._back_off(error)
             remedy = f". {self._config.token_remedy}" if isinstance(error, Unauthorized) else ""
-            self._say(_LIST, f"{error}{remedy}; what is known already is still watched")
+            self._log_once(_LIST, f"{error}{remedy}; what is known already is still watched")
             return
-        self._heard(_LIST)
+        self._note_answer(_LIST)
         self._failed_lists = 0
         self._discovery.take(page)
         if not self._discovery.done:
@@ -139,15 +139,15 @@ class CloudflareCollector:
         self._ids = {queue.name: queue.id for queue in listed}
         # Problems of queues that are gone are forgotten: a new queue for each job would let them grow without end.
         lasting = {None, *self._ids}
-        self._said = {subject: kind for subject, kind in self._said.items() if subject.queue in lasting}
+        self._logged = {subject: kind for subject, kind in self._logged.items() if subject.queue in lasting}
         wanted = [queue for queue in listed if self._config.is_watched(queue.name)]
         for queue in self._queues.replace(wanted, now_s, self._config.poll_interval_s):
             self._learn(queue, queue.listed.consumers)
             if queue.listed.consumers is None:
                 queue.due_s["consumers"] = now_s
-        self._say_what_is_missing()
+        self._log_missing()
 
-    def _say_what_is_missing(self) -> None:
+    def _log_missing(self) -> None:
         """Log what the configuration names and the account does not have: nothing else would show it."""
         drain = self._config.drain
         missing = {
@@ -158,9 +158,9 @@ class CloudflareCollector:
         }
         for subject, problem in missing.items():
             if problem is None:
-                self._said.pop(subject, None)
+                self._logged.pop(subject, None)
             else:
-                self._say(subject, f"{problem}: nothing is {subject}")
+                self._log_once(subject, f"{problem}: nothing is {subject}")
 
     def _ask(self, api: CloudflareApi, job: Job, emit: Emit) -> None:
         """Request one piece of information about one queue and emit the answer."""
@@ -170,22 +170,22 @@ class CloudflareCollector:
         try:
             events = self._answer(api, job, now_s)
         except RateLimited as error:
-            self._mind(error)
-            self._say(_RATE, str(error))
+            self._back_off(error)
+            self._log_once(_RATE, str(error))
             return
         except ApiError as error:
             # A sample's call may be missing under both of its names: only the other answers say that the queue is gone.
             if isinstance(error, NotFound) and question != "sample":
-                self._say(subject, f"queue {queue.listed.name}: {error}; not watched until it is listed again")
+                self._log_once(subject, f"queue {queue.listed.name}: {error}; not watched until it is listed again")
                 self._queues.forget(queue)
                 return
             wait_s = queue.failed(question, now_s, self._config.poll_interval_s)
             # A token may have access to queues but not to their messages: that alone must not delay the rest.
             if question != "sample":
-                self._mind(error)
-            self._say(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
+                self._back_off(error)
+            self._log_once(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
             return
-        self._heard(subject, _RATE)
+        self._note_answer(subject, _RATE)
         if events:
             emit(events)
 
@@ -233,33 +233,33 @@ class CloudflareCollector:
             self._config.backoff_of(name),
         )
 
-    def _mind(self, error: ApiError) -> None:
+    def _back_off(self, error: ApiError) -> None:
         """Handle errors that affect every request: the API asks for a pause, or rejects the token."""
         if isinstance(error, RateLimited):
             self._budget.pause(error.retry_after_s)
         elif isinstance(error, Unauthorized):
             self._budget.pause(_UNAUTHORIZED_PAUSE_S)
 
-    def _heard(self, *subjects: Subject) -> None:
+    def _note_answer(self, *subjects: Subject) -> None:
         # Where no backlog can be read, the list alone says nothing about any queue.
         if not self._queues.is_blind:
-            self._heard_at_s = self._clock_s()
+            self._answered_at_s = self._clock_s()
         for subject in subjects:
-            if self._said.pop(subject, None) is not None:
+            if self._logged.pop(subject, None) is not None:
                 log.info("Cloudflare: %s: it answers again", subject)
 
-    def _say(self, subject: Subject, problem: str) -> None:
+    def _log_once(self, subject: Subject, problem: str) -> None:
         """Log a problem only when it is new, instead of every half minute."""
         kind = problem.partition(";")[0]
-        if self._said.get(subject) == kind:
+        if self._logged.get(subject) == kind:
             return
-        self._said[subject] = kind
+        self._logged[subject] = kind
         log.warning("Cloudflare: %s", problem)
 
     def _patience_s(self) -> float:
         """Return how long silence may be intended and not a failure."""
         planned_s = self._config.poll_interval_s if len(self._queues) else self._config.discovery_interval_s
-        return max(_UNHEARD_AFTER_S, 2 * planned_s)
+        return max(_SILENT_AFTER_S, 2 * planned_s)
 
     def _drained_queue_id(self) -> str | None:
         drain = self._config.drain

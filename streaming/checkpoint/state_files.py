@@ -41,7 +41,8 @@ _CHECKED: Final = b"C"
 _HEAD: Final = ".state"
 
 
-_whole: set[tuple[Path, int, int]] = set()
+_MOST_VERIFIED: Final = 10_000
+_verified: set[tuple[Path, int, int]] = set()
 """Files that this process has written or verified, and does not verify again."""
 
 
@@ -77,7 +78,7 @@ class StateFile:
             raise StateDamaged(f"the state file {path} is gone") from error
         except ValueError as error:
             raise StateDamaged(f"the state file {path} is empty") from error
-        if self.length is None or self.checksum is None or (known := (path, self.length, self.checksum)) in _whole:
+        if self.length is None or self.checksum is None or (known := (path, self.length, self.checksum)) in _verified:
             return content
         if len(content) != self.length:
             raise StateDamaged(f"the state file {path} has {len(content)} bytes, {self.length} were written")
@@ -91,7 +92,7 @@ class StateFile:
         """Write a file, unless an intact one of that name exists."""
         made = cls(name, len(content), zlib.crc32(content))
         path = folder / name
-        if (path, made.length, made.checksum) not in _whole or not path.exists():
+        if (path, made.length, made.checksum) not in _verified or not path.exists():
             try:
                 made.read(folder)
             except StateDamaged:
@@ -102,13 +103,13 @@ class StateFile:
 
 def look_again() -> None:
     """Verify every file again, even those this process has verified before."""
-    _whole.clear()
+    _verified.clear()
 
 
 def _remember(known: tuple[Path, int, int]) -> None:
-    if len(_whole) > 10_000:
-        _whole.clear()
-    _whole.add(known)
+    if len(_verified) > _MOST_VERIFIED:
+        _verified.clear()
+    _verified.add(known)
 
 
 class StateKeeper(Protocol):

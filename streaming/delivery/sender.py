@@ -16,7 +16,7 @@ from streaming.delivery.outbox import Outbox
 
 FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 30.0
-_SAY_AGAIN_S: Final = 60.0
+_LOG_AGAIN_S: Final = 60.0
 _log = structlog.get_logger(__name__)
 
 
@@ -68,7 +68,7 @@ class Delivery:
         }
 
     def _run(self) -> None:
-        wait_s, said_at_s = 0.0, 0.0
+        wait_s, logged_at_s = 0.0, 0.0
         while self._wait(wait_s):
             try:
                 while deliver_next(self._outbox, self._destination):
@@ -79,8 +79,8 @@ class Delivery:
             except Exception as error:
                 # The thread must survive any error. Nothing is lost: the entry waits in the checkpoint.
                 self._tries["failed"] += 1
-                if not wait_s or time.monotonic() - said_at_s >= _SAY_AGAIN_S:
-                    said_at_s = time.monotonic()
+                if not wait_s or time.monotonic() - logged_at_s >= _LOG_AGAIN_S:
+                    logged_at_s = time.monotonic()
                     _log.error("destination_failed", destination=self.name, error=str(error), waiting=self._outbox.records)
                 wait_s = min(LAST_RETRY_S, max(self._first_retry_s, 2 * wait_s))
 
@@ -121,12 +121,18 @@ class Deliveries:
 
 def delivery_families(deliveries: Sequence[Delivery]) -> Iterable[Family]:
     """Return the state of deliveries for `/metrics`."""
-    said = {delivery.name: delivery.samples() for delivery in deliveries}
+    samples = {delivery.name: delivery.samples() for delivery in deliveries}
     return (
-        Family("queuewatch_outbox_records", [({"destination": name}, one["waiting"]) for name, one in said.items()]),
-        Family("queuewatch_outbox_lost_records_total", [({"destination": name}, one["given_up"]) for name, one in said.items()]),
+        Family("queuewatch_outbox_records", [({"destination": name}, one["waiting"]) for name, one in samples.items()]),
+        Family(
+            "queuewatch_outbox_lost_records_total", [({"destination": name}, one["given_up"]) for name, one in samples.items()]
+        ),
         Family(
             "queuewatch_outbox_deliveries_total",
-            [({"destination": name, "result": result}, one[result]) for name, one in said.items() for result in ("failed", "ok")],
+            [
+                ({"destination": name, "result": result}, one[result])
+                for name, one in samples.items()
+                for result in ("failed", "ok")
+            ],
         ),
     )

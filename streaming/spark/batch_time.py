@@ -70,6 +70,6 @@ class BatchTimes:
 def _ticked(before: Clock, read_ms: int) -> Clock:
     clock = tick(before, read_ms)
     if clock.trusted != before.trusted:
-        words = "clock_believed_again" if clock.trusted else "clock_not_believed"
-        _log.warning(words, clock_reads_ms=read_ms, now_ms=clock.now, jump_s=(read_ms - before.now) / 1000)
+        event = "clock_trusted_again" if clock.trusted else "clock_not_trusted"
+        _log.warning(event, clock_reads_ms=read_ms, now_ms=clock.now, jump_s=(read_ms - before.now) / 1000)
     return clock

@@ -147,7 +147,7 @@ class Job:
         query = self._start(topics)
         try:
             with self._watchdog.watching():
-                say_at_s = SILENT_AFTER_S
+                log_at_s = SILENT_AFTER_S
                 looked_ms = wall_ms()
                 while query.isActive:
                     if self._lease is not None:
@@ -168,12 +168,12 @@ class Job:
                         return
                     silent_s = self._liveness.query_silent_s
                     if silent_s < SILENT_AFTER_S:
-                        say_at_s = SILENT_AFTER_S
+                        log_at_s = SILENT_AFTER_S
                         if query.lastProgress is not None:
                             self._fault = None
-                    elif silent_s >= say_at_s:
-                        say_at_s = 2 * silent_s
-                        self._say_silent(query, silent_s)
+                    elif silent_s >= log_at_s:
+                        log_at_s = 2 * silent_s
+                        self._log_silence(query, silent_s)
         finally:
             if java_lives():
                 self._stop(query, forever=stop.is_set())
@@ -189,7 +189,7 @@ class Job:
                 raise
             _log.warning("query_not_stopped", reason=reason_of(error), effect="its batch runs again after the next start")
 
-    def _say_silent(self, query: StreamingQuery, silent_s: float) -> None:
+    def _log_silence(self, query: StreamingQuery, silent_s: float) -> None:
         """Log that nothing was committed for a while, and what Spark is waiting for."""
         doing = str(query.status["message"])
         self._fault = self._liveness.doing = f"no batch for {silent_s:.0f} s; Spark: {doing}"

@@ -33,7 +33,7 @@ class Run:
     @property
     def problems(self) -> int:
         """The number of problems that the collector remembers to have logged."""
-        return len(self._collector._said)
+        return len(self._collector._logged)
 
     def of(self, kind: str, queue: str | None = None) -> list[Event]:
         """Return the events of one type."""

@@ -175,7 +175,7 @@ def test_a_segment_is_written_once_and_kept_while_a_version_refers_to_it(tmp_pat
 @pytest.fixture
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a process that has not checked any file yet."""
-    monkeypatch.setattr(state_files, "_whole", set())
+    monkeypatch.setattr(state_files, "_verified", set())
 
 
 DAMAGES = {
@@ -194,7 +194,7 @@ def test_a_damaged_file_is_found_and_named(tmp_path: Path, suffix: str, damage: 
     kept = keeper.keep(0, packed(BLOB, abc=BLOB))
     (path,) = (tmp_path / "shards").glob(f"*.{suffix}")
     DAMAGES[damage](path)
-    monkeypatch.setattr(state_files, "_whole", set())
+    monkeypatch.setattr(state_files, "_verified", set())
     with pytest.raises(StateDamaged, match=path.name):
         keeper.fetch(kept)
 
