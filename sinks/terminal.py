@@ -76,7 +76,7 @@ def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
     new = _by_key(snapshot)
     for key, finding in new.items():
         if key not in old:
-            yield printable(f"{at} FIRING   {finding.severity:8} {_signal(key)}: {_sentence(finding)}")
+            yield printable(f"{at} FIRING   {finding.severity:8} {_signal(key)}: {finding.summary}")
     for key, finding in old.items():
         if key not in new:
             yield printable(f"{at} RESOLVED {finding.severity:8} {_signal(key)}")
@@ -91,7 +91,7 @@ def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
     for queue in matching(published, QueueQuery(sort="queue", descending=False)):
         yield printable(f"{queue.queue}: {_standing(queue, published, now_ms)}")
     for finding in published.firing:
-        yield printable(f"firing: {_signal(finding.key)}: {_sentence(finding)}")
+        yield printable(f"firing: {_signal(finding.key)}: {finding.summary}")
     for resolved in store.resolved():
         yield printable(f"resolved: {_signal(resolved.finding.key)}")
 
@@ -164,7 +164,7 @@ def _signal_line(finding: Finding, now_ms: int, width: int) -> Text:
         (f"{finding.severity:8} ", _SEVERITY_STYLE[finding.severity]),
         (f"{finding.key.signal} ", "bold"),
         (f"{for_how_long} ", "dim"),
-        printable(_sentence(finding)),
+        printable(finding.summary),
     )
     line.truncate(width, overflow="ellipsis")
     return line
@@ -189,10 +189,6 @@ def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
     if queue.receive_count_max and queue.receive_count_max > 1:
         known.append(f"received up to {queue.receive_count_max:,} times")
     return ", ".join(known)
-
-
-def _sentence(finding: Finding) -> str:
-    return str(finding.evidence.get("summary", ""))
 
 
 def _by_key(snapshot: Snapshot | None) -> dict[SignalKey, Finding]:

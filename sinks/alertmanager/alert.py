@@ -66,7 +66,7 @@ def annotations_of(alert: PendingAlert, rules: AlertRulesConfig) -> Labels:
     entry = BY_NAME[key.signal]
     own = {
         "summary": entry.alert.summary,
-        "description": str(evidence.get("summary", entry.alert.summary)),
+        "description": alert.finding.summary or entry.alert.summary,
         "what_to_do": " ".join(advice(alert.finding).to_do[:_STEPS]),
         "runbook_url": f"{rules.runbook_base_url}#{entry.anchor}",
         "dashboard_url": page_link(key, rules),

@@ -164,7 +164,7 @@ class _Context:
         if last_ms is None:
             return ""
         firing = [f for f in self.snapshot.firing if f.key.signal == "TelemetryStale" and f.key.consumer == name]
-        signals = [f"FIRING TelemetryStale: {_summary(f)} {' '.join(advice(f).to_do)}" for f in firing]
+        signals = [f"FIRING TelemetryStale: {f.summary} {' '.join(advice(f).to_do)}" for f in firing]
         heard = f"{name} is a collector: its last event came {duration(max(0, self.now_ms - last_ms) / 1000)} ago."
         return " ".join((heard, *(signals or ("No signal fires for it.",))))
 
@@ -178,10 +178,6 @@ class _Context:
             if f.key.queue_name == queue.name and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
-
-
-def _summary(finding: Finding) -> str:
-    return str(finding.evidence.get("summary", ""))
 
 
 _CULPRITS: Mapping[SignalName, tuple[str, ...]] = {

@@ -36,7 +36,7 @@ def _signal_lines(signal: str, reasons: Sequence[Reason]) -> Iterator[str]:
     for reason in reasons:
         finding = reason.finding
         yield f"  FIRING {signal} ({finding.severity}, for {duration(reason.firing_s)})"
-        yield f"    {finding.evidence.get('summary', '')}"
+        yield f"    {finding.summary}"
         numbers = [f"{name}={evidence_words(name, value)}" for name, value in finding.evidence.items() if name != "summary"]
         if numbers:
             yield f"    Evidence: {', '.join(numbers)}"

@@ -129,7 +129,7 @@ def finding_view(finding: Finding, now_ms: int) -> Json:
         "part": key.part,
         "since_ms": finding.since_ms,
         "firing_s": age_s(now_ms, finding.since_ms),
-        "summary": str(finding.evidence.get("summary", "")),
+        "summary": finding.summary,
         "evidence": {name: value for name, value in finding.evidence.items() if name != "summary"},
     }
 

@@ -126,7 +126,6 @@ def _signal_row(span: Span, anchors: dict[str, str]) -> str:
     link = ""
     if isinstance(message_id, str) and message_id in anchors:
         link = f' <a href="#{anchors[message_id]}">its attempts</a>'
-    summary = finding.evidence.get("summary", "")
     evidence = "".join(
         f"<dt>{escaped(name)}</dt><dd>{escaped(shortened(str(value), _LONGEST_VALUE))}</dd>"
         for name, value in {**_about(span), **finding.evidence}.items()
@@ -135,7 +134,7 @@ def _signal_row(span: Span, anchors: dict[str, str]) -> str:
     return (
         f"<tr><td>{svg.utc(span.from_ms)}</td><td>{lasts}</td>"
         f'<td><b>{escaped(key.signal)}</b> <span class="chip {css}">{escaped(chip)}</span></td>'
-        f"<td>{escaped(summary)}{link}<details><summary>evidence</summary><dl>{evidence}</dl>"
+        f"<td>{escaped(finding.summary)}{link}<details><summary>evidence</summary><dl>{evidence}</dl>"
         f"<p>{escaped(advice(finding).meaning)}</p></details></td></tr>\n"
     )
 

@@ -76,7 +76,7 @@ class Finding:
     since_ms: int
     evidence: Evidence
     alerting: bool = True
-    """False: shown and logged, never paged (the broker's own slow-consumer strategies)."""
+    """False: shown and logged, but neither announced nor pushed. So are the verdicts of the broker's own strategies."""
     folded: SignalName | None = None
     """The signal of the same queue that explains it: it is counted and listed, but not announced or pushed by itself."""
 
@@ -87,6 +87,11 @@ class Finding:
     def announced(self) -> bool:
         """Whether it is announced by itself."""
         return self.alerting and self.folded is None
+
+    @property
+    def summary(self) -> str:
+        """Return the sentence in its evidence, empty where there is none."""
+        return str(self.evidence.get("summary", ""))
 
 
 @dataclass(frozen=True, slots=True)
