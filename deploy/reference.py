@@ -33,6 +33,7 @@ from streaming.config.external_sections import EXTERNAL_SECTIONS  # noqa: E402
 from streaming.config.model import Config  # noqa: E402
 from streaming.config.section import FromEnvironment  # noqa: E402
 from streaming.core.thresholds import Thresholds  # noqa: E402
+from streaming.judge.slow_consumer import StrategyParams  # noqa: E402
 
 OUT = ROOT / "deploy" / "queuewatch.yaml"
 WIDTH = 118
@@ -169,6 +170,8 @@ def _value(owner: type[BaseModel], name: str, info: FieldInfo, dotted: str) -> t
         return EXAMPLES[dotted], True
     if owner.__name__ == "ThresholdOverrides":
         return number(getattr(Thresholds(), name)), False
+    if owner.__name__ == "StrategyOverrides":
+        return _yaml(getattr(StrategyParams(), name)), True
     default = info.get_default(call_default_factory=True)
     if default is None or default is PydanticUndefined:
         return _kind(info.annotation), True

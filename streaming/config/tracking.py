@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 from pydantic import Field, create_model, model_validator
 
@@ -12,6 +12,17 @@ from streaming.config.section import Count, Seconds, Section
 from streaming.core.settings import FoldRule, QueueRule, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge.slow_consumer import StrategyParams
+
+LEAST_CHECK_PERIOD_MS: Final = 100
+"""Checks are emulated one by one, also those of an outage that is caught up on."""
+
+
+def _strategy_type(name: str, kind: type) -> Any:
+    """Return the type of a parameter of the broker's slow-consumer strategies, of which -1 switches off a number."""
+    if kind is bool:
+        return bool
+    return Annotated[kind, Field(ge=LEAST_CHECK_PERIOD_MS if name == "check_period_ms" else -1)]
+
 
 if TYPE_CHECKING:
     ThresholdOverrides = Section
@@ -21,7 +32,7 @@ else:
         "StrategyOverrides",
         __base__=Section,
         __doc__="Parameters of the broker's slow-consumer strategies; the others keep the broker's defaults.",
-        **{name: (kind | None, None) for name, kind in get_type_hints(StrategyParams).items()},
+        **{name: (_strategy_type(name, kind) | None, None) for name, kind in get_type_hints(StrategyParams).items()},
     )
     # One optional key per threshold, so that a threshold added to the core is a key of the configuration.
     ThresholdOverrides = create_model(

@@ -133,6 +133,11 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("alertmanager: {destinations: [{url: 'a:9093'}]}\n", "alertmanager.destinations[0].url", "begin it with http://"),
         ("judge:\n  thresholds: {coverage_low_ratio: 2}\n", "judge", "coverage_low_ratio must be below"),
         ("queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n", "queues[0].thresholds.poison_receives", "0"),
+        (
+            "judge: {slow_strategy_params: {check_period_ms: 0}}\n",
+            "judge.slow_strategy_params.check_period_ms",
+            "greater than or equal to 100",
+        ),
     ],
 )
 def test_an_invalid_value_is_refused(write: ConfigFile, text: str, key: str, says: str) -> None:
