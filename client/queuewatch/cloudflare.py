@@ -33,7 +33,7 @@ _LONGEST_DELAY_S: Final = 86_400
 
 
 class PullError(Exception):
-    """The API refused a call or did not answer; it is unknown whether the call had an effect.
+    """The API refused a call, did not answer or gave an unreadable response; it is unknown whether the call had an effect.
 
     `status` is the HTTP status of an error response, otherwise None.
     """
@@ -115,7 +115,7 @@ class PullConsumer:
         result = self._post("pull", {"batch_size": batch_size, "visibility_timeout_ms": self._lease_ms})
         # The lease began before the response arrived. An end that is too early does no harm; one that is too late makes the
         # message look held.
-        messages = [_message(entry, began_at + self._lease_ms) for entry in result.get("messages") or ()]
+        messages = _messages(result.get("messages") or (), began_at + self._lease_ms)
         self._report([self._received(message, began_at) for message in messages])
         return messages
 
@@ -224,6 +224,13 @@ def _sender(to: str | Transport | None) -> BackgroundSender | None:
     if not to or is_disabled():
         return None
     return BackgroundSender(to if isinstance(to, Transport) else open_transport(to))
+
+
+def _messages(entries: Iterable[Any], leased_until: int) -> list[Message]:
+    try:
+        return [_message(entry, leased_until) for entry in entries]
+    except (KeyError, TypeError, ValueError) as error:
+        raise PullError(f"pull: the API's response has a message that cannot be read: {type(error).__name__} {error}") from error
 
 
 def _message(entry: Mapping[str, Any], leased_until: int) -> Message:

@@ -181,7 +181,16 @@ def test_an_unreachable_api_is_an_error() -> None:
     assert caught.value.status is None
 
 
-def test_an_error_response_that_breaks_off_is_still_that_error() -> None:
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 500\r\n\r\n<html>", 503),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": [{"id": "m"}]}}', None),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": ["m"]}}', None),
+    ],
+    ids=["breaks off", "a message without its lease", "not a message"],
+)
+def test_a_response_that_cannot_be_read_is_a_pull_error(response: bytes, status: int | None) -> None:
     """A gateway that closes the connection within its response must not raise an exception that callers do not expect."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -189,7 +198,7 @@ def test_an_error_response_that_breaks_off_is_still_that_error() -> None:
             connection, _ = listening.accept()
             with connection:
                 connection.recv(65_536)
-                connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 500\r\n\r\n<html>")
+                connection.sendall(response)
 
         thread = threading.Thread(target=answer)
         thread.start()
@@ -197,7 +206,7 @@ def test_an_error_response_that_breaks_off_is_still_that_error() -> None:
         with pytest.raises(PullError) as caught:
             PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).pull()
         thread.join()
-    assert caught.value.status == 503
+    assert caught.value.status == status
 
 
 def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
