@@ -23,7 +23,10 @@ class FrameCutter:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> tuple[list[Frame], bytes]:
-        """Return the MESSAGE frames completed by `data`, and the unchanged bytes of other complete frames and heartbeats."""
+        """Return the MESSAGE frames completed by `data`, and the unchanged bytes of other complete frames and heartbeats.
+
+        Raises `ValueError` for a content length that is no number of bytes: where the next frame begins is unknown then.
+        """
         buffer = self._buffer
         buffer += data
         messages: list[Frame] = []
@@ -61,7 +64,10 @@ class FrameCutter:
         length_at = buffer.find(b"\ncontent-length:", start, headers_end)
         if length_at >= 0:
             line_end = buffer.find(b"\n", length_at + 16, headers_end)
-            body_end = body_start + int(buffer[length_at + 16 : line_end if line_end >= 0 else headers_end])
+            length = int(buffer[length_at + 16 : line_end if line_end >= 0 else headers_end])
+            if length < 0:
+                raise ValueError(f"content-length:{length}")
+            body_end = body_start + length
             return None if body_end >= len(buffer) else (headers_end, body_start, body_end)
         body_end = buffer.find(b"\0", body_start)
         return None if body_end < 0 else (headers_end, body_start, body_end)

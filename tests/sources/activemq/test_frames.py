@@ -1,5 +1,6 @@
 """The stream is cut into frames as stomp.py cuts it, wherever the chunks end."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stomp.utils import parse_frame
@@ -60,3 +61,10 @@ def test_lines_may_end_with_a_carriage_return() -> None:
 
 def test_the_first_of_repeated_headers_is_used() -> None:
     assert parse_headers(b"MESSAGE\na:1\na:2") == {"a": "1"}
+
+
+@pytest.mark.parametrize("length", [b"-45", b"x", b""])
+def test_a_content_length_that_is_no_number_of_bytes_is_an_error(length: bytes) -> None:
+    """With a negative one the same frame would be cut off again and again."""
+    with pytest.raises(ValueError, match=r"content-length|invalid literal"):
+        FrameCutter().feed(b"MESSAGE\ndestination:/a\ncontent-length:" + length + b"\n\nbody\0")
