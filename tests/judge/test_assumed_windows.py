@@ -40,3 +40,32 @@ def test_a_group_whose_consumer_died_is_reported_after_twice_the_longest_work() 
     begin = 20 + 4 * 20 + 2 * (WORK_S + 1)
     assert group == "g4"
     assert begin + WORK_S < at < begin + 3 * WORK_S
+
+
+def stalled(*, timeout_s: int | None, dies: bool = False) -> list[float]:
+    """Return when QueueStalled fired, where three consumers work for ten minutes a message, and a message comes every 400 s.
+
+    `dies`: they are gone after an hour.
+    """
+    events = [] if timeout_s is None else [ev("queue_state", 0, attributes={"visibility_timeout_s": timeout_s})]
+    for n in range(15):
+        at, about = 10 + 400 * n, {"message_id": f"m{n}"}
+        events.append(ev("sent", at, **about))
+        if not dies or at < 3_600:
+            events.append(ev("received", at + 1, receive_count=1, consumer=f"w{n % 3}", sent_at=ev("x", at)["at"], **about))
+        if not dies or at + 600 < 3_600:
+            events.append(ev("deleted", at + 600, consumer=f"w{n % 3}", **about))
+    run = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 6_000), SETTINGS)
+    fired = [c for c in run.changes if c.finding.key.signal == "QueueStalled" and c.status == "firing"]
+    return [(c.at_ms - ev("x", 0)["at"]) / 1000 for c in fired]
+
+
+def test_long_work_stalls_no_queue_once_a_message_was_finished() -> None:
+    """Before the first is, nothing tells it from a message that came back and is not received."""
+    assert all(at < 10 + 600 for at in stalled(timeout_s=None))
+    assert stalled(timeout_s=900) == []
+
+
+def test_a_queue_whose_consumers_died_is_stalled_after_twice_the_usual_work() -> None:
+    at = stalled(timeout_s=None, dies=True)[-1]
+    assert 3_600 < at < 3_600 + 2.5 * 600

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.core.state.queues import hold_quantile_ms
+from streaming.core.state.queues import NEVER, hold_quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
@@ -94,9 +94,20 @@ def expected_ms(c: Context) -> int:
 
 def _usual_work_ms(c: Context) -> int:
     """Return for how long consumers that hold messages may finish none of them; 0 where none is held."""
-    if not c.summary.numbers["in_flight"]:
+    if not c.summary.numbers["in_flight"] and not _may_be_in_work(c):
         return 0
     return int(min(USUAL_FACTOR * (hold_quantile_ms(c.memory.holds, 0.99) or 0), unusual_turn_ms(c)))
+
+
+def _may_be_in_work(c: Context) -> bool:
+    """Whether messages that seem to have come back may be in work, because no visibility timeout is reported or configured.
+
+    That is so if others were held for longer than the timeout that is assumed, and then deleted.
+    """
+    if c.visibility_is_known or c.visibility_ms is None or c.summary.numbers["oldest_received_visible"] >= NEVER:
+        return False
+    longest_ms = hold_quantile_ms(c.memory.holds, 1.0)
+    return longest_ms is not None and longest_ms > c.visibility_ms
 
 
 @once
