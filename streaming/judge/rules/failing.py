@@ -335,7 +335,9 @@ def _outlived(c: Context) -> _Outlived | None:
     if not c.summary.total("outlived") or c.visibility_ms is None:
         return None
     since_ms = c.now - int(c.thresholds.short_window_s * 1000)
-    outlived, received = c.past.change("outlived", since_ms), c.past.change("received", since_ms)
+    outlived = c.past.change("outlived", since_ms)
+    # Work that takes longer than this period was received before it.
+    received = max(c.past.change("received", since_ms), outlived)
     return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
 
 
