@@ -78,6 +78,9 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             evidence["client_id"] = client["client_id"]
         # A change of the visibility that delays a retry looks like one that a long job needs.
         retry = " It changed the message's visibility: it works on it still, or delays a retry." if extended and finished else ""
+        if not extended and finished and c.visibility_ms is not None and held_ms <= c.visibility_ms:
+            # That a message failed is not reported: it is in flight until its window ends.
+            retry = f" If it failed, it only waits until its {c.visibility_window} ends."
         crowd = ""
         if noisy is not None:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."

@@ -128,8 +128,11 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         }
         if message.invisible_until_ms is not None:
             evidence["invisible_until"] = message.invisible_until_ms
+        # A change of the visibility that delays a retry looks like one that a long job needs.
+        went_on = c.visibility_ms is not None and c.summary.consumer_acks.get(message.consumer or "", 0) > since
+        cause = "its consumer may hang, or delays a retry: it has finished others since" if went_on else "its consumer may hang"
         evidence["summary"] = (
-            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({extended}): its consumer may hang."
+            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({extended}): {cause}."
         )
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, message_id=message.message_id)
 
