@@ -72,6 +72,35 @@ def delayed_retries() -> Events:
     ]
 
 
+def with_oldest(backlog: list[int], oldest_s: list[int | None]) -> Events:
+    """Return polls that also report when the oldest message was sent, in seconds from the start."""
+    events = counted(backlog)
+    for event, at_s in zip(events, oldest_s, strict=True):
+        event["attributes"]["oldest_sent_at"] = None if at_s is None else T0 + 1000 * at_s
+    return events
+
+
+OVERLOADED = [max(25 * i, 0) for i in range(31)]
+"""The send time of the oldest message at each poll: consumers fall behind by a sixth, and go on."""
+
+
+def test_a_worker_that_reports_no_more_but_takes_the_oldest_messages_is_not_gone() -> None:
+    """Deployed without its wrapper, or with a wrong token: the backlog grows, but its oldest message leaves between polls."""
+    assert stalled(seen([*worked(GONE_S), *with_oldest(GROWING, [*OVERLOADED])])) == []
+    standing = [min(at, OVERLOADED[10]) for at in OVERLOADED]
+    (reported,) = stalled(seen([*worked(GONE_S), *with_oldest(GROWING, [*standing])]))
+    assert reported <= GONE_S + 360
+
+
+def test_messages_that_expire_are_not_taken() -> None:
+    """The consumers have been gone for longer than the retention: the oldest messages expire."""
+    events = [*worked(GONE_S), *with_oldest([1] * 10 + [200 + i for i in range(21)], [*OVERLOADED])]
+    for event in events:
+        if event["type"] == "queue_state":
+            event["attributes"]["retention_s"] = 60
+    assert stalled(seen(events))
+
+
 @pytest.mark.parametrize(
     "events",
     [

@@ -112,6 +112,8 @@ class Evidence:
     """…and the backlog then; `backlog_most` is the maximum since."""
     backlog_most: int = 0
     backlog: int = 0
+    backlog_oldest_at: int = 0
+    """When the oldest message of that backlog was sent, as its broker reports; 0: not reported."""
     tracked_sum_soon: float = 0.0
     tracked_in_flight_sum_soon: float = 0.0
     """Those tracked once the reports about the time of the count had arrived: all messages, and those in flight."""

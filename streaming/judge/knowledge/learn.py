@@ -92,7 +92,20 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
             update_report_delay(evidence, c.now, last_activity_at)
     reported_at, reported = summary.attributes.get("visible", (0, None))
     if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
-        update_backlog(evidence, reported_at, reported - summary.numbers["delayed"], last_activity_at)
+        update_backlog(
+            evidence,
+            reported_at,
+            reported - summary.numbers["delayed"],
+            active_at=last_activity_at,
+            oldest_at=_oldest_at(c, reported_at),
+            retention_ms=c.retention_ms,
+        )
+
+
+def _oldest_at(c: Context, counted_at: int) -> int:
+    """Return when the oldest message was sent, as the broker reports with its count of this time; 0 where it does not."""
+    at, oldest = c.summary.attributes.get("oldest_sent_at", (0, None))
+    return oldest if at == counted_at and isinstance(oldest, int) else 0
 
 
 def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: int) -> None:
