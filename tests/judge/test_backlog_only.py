@@ -101,6 +101,16 @@ def test_messages_that_expire_are_not_taken() -> None:
     assert stalled(seen(events))
 
 
+def test_a_queue_whose_messages_only_its_broker_sees_is_not_silent() -> None:
+    """A Worker that reports no more: its deliveries stop, but every poll counts messages that nobody reported."""
+    gone_s, until_s = 2400, 3600
+    polls = counted([2 + i % 3 for i in range(until_s // 30)])
+    assert [c for c in seen([*worked(gone_s), *polls], until_s).changes_seen() if c[1] == "QueueSilent"] == []
+    empty = counted([1] * (gone_s // 30) + [0] * ((until_s - gone_s) // 30))
+    found = seen([*worked(gone_s), *empty], until_s).changes_seen()
+    assert [status for _, signal, status, _ in found if signal == "QueueSilent"] == ["firing"]
+
+
 @pytest.mark.parametrize(
     "events",
     [

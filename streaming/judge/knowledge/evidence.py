@@ -114,6 +114,8 @@ class Evidence:
     backlog: int = 0
     backlog_oldest_at: int = 0
     """When the oldest message of that backlog was sent, as its broker reports; 0: not reported."""
+    unreported_at: int = 0
+    """The latest count of more messages than were tracked: some had come that nobody reported."""
     tracked_sum_soon: float = 0.0
     tracked_in_flight_sum_soon: float = 0.0
     """Those tracked once the reports about the time of the count had arrived: all messages, and those in flight."""

@@ -82,6 +82,8 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
             _apply_activity(c, summary.depths[:i], depth, last_activity_at)
+            if depth.unsettled > c.tracked:
+                evidence.unreported_at = depth.at
         if evidence.counted_at < depth.at <= c.now - REPORTS_LAG_MS:
             compare_count(evidence, summary.depths[:i], depth, c.recent)
             update_standstill(evidence, depth, c.recent)
@@ -100,6 +102,8 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
             oldest_at=_oldest_at(c, reported_at),
             retention_ms=c.retention_ms,
         )
+        if reported > c.tracked:
+            evidence.unreported_at = reported_at
 
 
 def _oldest_at(c: Context, counted_at: int) -> int:

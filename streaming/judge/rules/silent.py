@@ -85,7 +85,7 @@ def silent_from(c: Context) -> int:
     if expected is None:
         # The last message is too recent, or there is no rate, and there will be none until a message comes.
         came = last_change(c.recent, "sent" if c.summary.total("sent") else "received")
-        return NEVER if came is None else c.recent.times[came] + 60_000
+        return NEVER if came is None else max(c.recent.times[came], _unreported_at(c)) + 60_000
     last_at, due, _ = expected
     if due <= 0:
         return NEVER
@@ -117,7 +117,7 @@ def _expected(c: Context) -> Expected | None:
     steps = np.flatnonzero(np.diff(came) > 0)
     if not len(steps):
         return None
-    last_at = int(past.at[steps[-1] + 1])
+    last_at = max(int(past.at[steps[-1] + 1]), _unreported_at(c))
     if c.now - last_at < 60_000 or past.change("touched_unsent", last_at) > 0:
         # In the second case messages come, but their sends are not reported.
         return None
@@ -135,3 +135,8 @@ def _expected(c: Context) -> Expected | None:
     if int(past.at[0]) <= last_at - DAY_MS:
         yesterday = float(came[past.last_before(c.now - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
     return Expected(last_at, due, yesterday)
+
+
+def _unreported_at(c: Context) -> int:
+    """Return when the broker last counted messages that nobody reported (epoch milliseconds), 0 where sends are reported."""
+    return 0 if c.summary.total("sent") else c.memory.evidence.unreported_at
