@@ -101,6 +101,18 @@ def test_messages_that_expire_are_not_taken() -> None:
     assert stalled(seen(events))
 
 
+def test_consumers_have_time_to_begin_after_a_pause() -> None:
+    """Deliveries are reported half a minute after the collector reads that the queue is resumed."""
+    growing = [1] * 10 + [1 + 6 * i for i in range(51)]
+    polls = counted(growing)
+    for event in polls[12:]:
+        event["attributes"]["paused"] = event["at"] < T0 + 1_200_000
+    resumed = [{**e, "at": e["at"] + 1_230_000} for e in worked(GONE_S)]
+    assert stalled(seen([*worked(GONE_S), *polls, *resumed], 1500)) == []
+    (reported,) = stalled(seen([*worked(GONE_S), *polls], 1800))
+    assert 1200 + 240 < reported <= 1200 + 360
+
+
 def test_a_queue_whose_messages_only_its_broker_sees_is_not_silent() -> None:
     """A Worker that reports no more: its deliveries stop, but every poll counts messages that nobody reported."""
     gone_s, until_s = 2400, 3600

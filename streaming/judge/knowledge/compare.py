@@ -358,17 +358,20 @@ def _compare_growth(e: Evidence, depth: Depth, past: Window, since: int) -> None
             e.standstill_at = min(e.standstill_at, exact or e.standstill_at)
 
 
-def update_backlog(e: Evidence, at: int, backlog: int, *, active_at: int, oldest_at: int, retention_ms: int) -> None:
+def update_backlog(
+    e: Evidence, at: int, backlog: int, *, active_at: int, oldest_at: int, retention_ms: int, paused: bool
+) -> None:
     """Apply a count, less known delayed messages, of a broker that does not report what is in flight.
 
     `active_at` is when a consumer last received or settled. `oldest_at` is when the oldest message was sent, as the broker
     reports with this count, 0 where it does not: if it is later than at the count before, that message has left, whoever took it.
+    What waited while the queue was `paused` counts from the first count after that.
     """
     previous, e.backlog_at, e.backlog = e.backlog_at, at, backlog
     oldest, e.backlog_oldest_at = e.backlog_oldest_at, oldest_at
     taken = oldest_at > oldest > at - retention_ms
     fell = backlog < (1 - FROZEN_FALL_RATIO) * e.backlog_most
-    if backlog <= 0 or fell or taken or active_at > previous:
+    if backlog <= 0 or fell or taken or paused or active_at > previous:
         e.backlog_since, e.backlog_first, e.backlog_most = 0, backlog, backlog
         return
     e.backlog_since = e.backlog_since or at

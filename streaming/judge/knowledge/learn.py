@@ -101,6 +101,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
             active_at=last_activity_at,
             oldest_at=_oldest_at(c, reported_at),
             retention_ms=c.retention_ms,
+            paused=c.paused,
         )
         if reported > c.tracked:
             evidence.unreported_at = reported_at
