@@ -167,3 +167,19 @@ def test_dead_letters_that_are_left_expire_by_the_broker_s_count(at_first: int, 
         gone = fired[0].finding.evidence.get("may_be_gone", 0)
         assert gone == (fires_h or 0) - 73
         assert ("message_id" in fired[0].finding.evidence) is (gone == 0)
+
+
+def test_more_dead_letters_may_be_gone_than_are_listed() -> None:
+    """Most were redriven while new ones came: it pages when the last of all expires soon, which no other outlasts."""
+    moves = [event("sent", n * 60_000, message_id=f"m{n}") for n in range(105)]
+    moves += [event("dead_lettered", 5 * HOUR_MS, message_id=f"m{n}", to_queue="dead") for n in range(105)]
+    steps: list[Step] = [(5 * HOUR_MS, moves)]
+    for hour in (0, 5, 24, 48, 72, 73, 74):
+        there = 0 if not hour else 105 if hour < 24 else 5
+        counts = {"visible": there, "in_flight": 0, "delayed": 0, "retention_s": 4 * DAY_MS // 1000}
+        at = hour * HOUR_MS + 60_000
+        steps.append((at, [event("queue_state", at, "dead", attributes=counts | {"dead_letter_sources": ["orders"]})]))
+    found = judged(sorted(steps, key=lambda step: step[0])).changes
+    (fired,) = [c for c in found if c.finding.key.signal == "DeadLetterExpiring" and c.status == "firing"]
+    assert (fired.at_ms - event("x", 0)["at"]) // HOUR_MS == 74
+    assert fired.finding.evidence["may_be_gone"] == 100

@@ -176,8 +176,10 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
     # Use one type: numpy compares mixed types twenty times slower.
     np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
     expires_at, used_up_first = (np.full(n, NEVER, dtype=np.int64) for _ in range(2))
-    np.minimum.at(expires_at, queue[selected.dead], expiry(state, selected.dead, settings))
-    used_up_last = np.zeros(n, dtype=np.int64)
+    used_up_last, expires_last = (np.zeros(n, dtype=np.int64) for _ in range(2))
+    expires = expiry(state, selected.dead, settings)
+    np.minimum.at(expires_at, queue[selected.dead], expires)
+    np.maximum.at(expires_last, queue[selected.dead], expires)
     over = w.window_end[selected.used_up]
     np.maximum.at(used_up_last, queue[selected.used_up], over)
     np.minimum.at(used_up_first, queue[selected.used_up], over)
@@ -196,6 +198,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
         "lost_at_receives": _lost_at_receives(state, now, n, settings),
         "used_up_last": used_up_last,
+        "expires_last": expires_last,
         "used_up_first": used_up_first,
         "oldest_received": per_queue_min(queue, sent, selected.received, n),
         "oldest_held": per_queue_min(queue, sent, selected.received & w.in_flight, n),

@@ -304,15 +304,17 @@ def expires_by(c: Context) -> int | None:
     """Return by when a dead letter expires (epoch milliseconds); None where none is known to be left.
 
     Of those that are tracked, the broker may count fewer: the first ones may have been received unseen, but not more than are
-    missing. So one of them is the next one, or expires before it.
+    missing. So one of them is the next one, or expires before it. Where more are missing than are listed, that is the last one.
     """
     if not c.summary.numbers["dead_letters"]:
         return None
     gone = _may_be_gone(c)
     if not gone:
         return c.summary.numbers["expires_at"]
+    if gone >= c.summary.numbers["dead_letters"]:
+        return None
     listed = c.messages("dead_letter")
-    return listed[gone].expires_at_ms if gone < len(listed) else None
+    return listed[gone].expires_at_ms if gone < len(listed) else c.summary.numbers["expires_last"]
 
 
 @once
