@@ -43,7 +43,9 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
         # boto3 reads AWS_DEFAULT_REGION and the profile; EKS, ECS and Lambda set AWS_REGION.
         regions = config.regions or (session.region_name or os.environ.get("AWS_REGION", ""),)
         if not all(regions):
-            raise CollectorRefused("no AWS region: set collect.sqs.regions, or AWS_REGION in the environment")
+            raise CollectorRefused(
+                "no AWS region: set AWS_REGION in the environment, or collect.sqs.regions (`doctor sqs`: --region)"
+            )
         return [session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings) for region in regions]
     except (BotoCoreError, ValueError) as error:
         raise CollectorRefused(f"collect.sqs: {error}") from error

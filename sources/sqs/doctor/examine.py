@@ -8,7 +8,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnection
 
 from sources.doctor.finding import Examination, Finding
 from sources.sqs.attributes import SYSTEM
@@ -85,10 +86,14 @@ def _with_processing(queues: Queues, processing_s: Processing | None) -> Queues:
 
 
 def _cannot_list(region: str, error: Exception) -> Finding:
+    if isinstance(error, (NoConnection, HTTPClientError)):
+        fix = f"Check the region's name, {region}, the network, and the endpoint's URL where one is configured."
+    else:
+        fix = f"Log in (`aws sso login`), name a profile with --profile, and allow what {POLICY_PAGE} lists."
     return Finding(
         rule="not_examined",
         severity="critical",
         scope=region,
         summary=f"The queues cannot be listed: {error}",
-        fix=f"Log in (`aws sso login`), name a profile with --profile, and allow what {POLICY_PAGE} lists.",
+        fix=fix,
     )

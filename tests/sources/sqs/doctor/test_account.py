@@ -157,6 +157,14 @@ def test_missing_credentials_are_a_finding_with_a_fix(monkeypatch: pytest.Monkey
     assert "--profile" in (finding.fix or "")
 
 
+@pytest.mark.usefixtures("_login")
+def test_an_endpoint_that_does_not_answer_is_a_finding_with_a_fix() -> None:
+    """A mistyped region has no endpoint: a login would not help."""
+    [finding] = examine_account(SqsCollectorConfig(endpoint_url="http://127.0.0.1:1")).findings
+    assert (finding.rule, finding.severity) == ("not_examined", "critical")
+    assert (finding.fix or "").startswith(f"Check the region's name, {REGION}, the network")
+
+
 # -- only reads, and only what the policy lists --
 
 
