@@ -108,7 +108,7 @@ def kind_of(name: str) -> Kind:
     if name not in KINDS:
         near = difflib.get_close_matches(name, KINDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(KINDS)}"
-        raise ValueError(f"there is no collector {name!r}; {hint}")
+        raise ValueError(f"there is no collector {name!r} ({hint})")
     return KINDS[name]
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from queuewatch.transports import Transport
 from queuewatch.transports.kafka import KafkaTransport
 from sources.collect import CollectorRefused, collector_class, config_model, kind_of, run_collector
-from streaming.cli.errors import CommandError
+from streaming.cli.errors import UnusableConfig
 from streaming.cli.signals import stopped_by_signals
 from streaming.config.check import unread_variables
 from streaming.config.errors import ConfigError
@@ -31,7 +31,7 @@ _FIRST_KEYS: Final = {
 def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
     """Run the collector of `kind` until a signal stops it. `to` is a URL as in `collect.to`.
 
-    Raises `ConfigError` for an unknown kind or an invalid destination, `CommandError` if the collector refuses to run.
+    Raises `ConfigError` for an unknown kind or an invalid destination, `UnusableConfig` if the collector refuses to run.
     """
     set_up_logging(config.log)
     section = section_of(config, kind)
@@ -44,7 +44,7 @@ def collect_until_stopped(config: Config, kind: str, to: str | None) -> None:
         try:
             delivered = run_collector(kind, section, destination, stop)
         except CollectorRefused as error:
-            raise CommandError(str(error)) from error
+            raise UnusableConfig(str(error)) from error
         except ValueError as error:
             raise ConfigError("--to" if to else "collect.to", str(error), "See `queuewatch collect --help`") from error
     _log.info("stopped", kind=kind, events_delivered=delivered)

@@ -34,7 +34,7 @@ def exit_code(error: Exception) -> int | None:
     """Return the exit code of an expected error, None for any other."""
     names = {kind.__name__ for kind in type(error).__mro__}
     # Compare names, so that Spark, the HTTP service and pydantic need not be imported for their classes.
-    if "ConfigError" in names:
+    if names & {"ConfigError", "UnusableConfig"}:
         return EXIT_USAGE
     if names & {"JobError", "RuntimeUnavailable", "CannotListenError", "CommandError"}:
         return EXIT_FAILED
@@ -49,3 +49,7 @@ def lines_of(error: Exception) -> list[str]:
 
 class CommandError(Exception):
     """A command failed; the message names the problem and the fix."""
+
+
+class UnusableConfig(CommandError):
+    """The command refuses to run as it is configured; only a change of the configuration helps."""

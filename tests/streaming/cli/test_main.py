@@ -241,7 +241,27 @@ def test_an_unknown_collector_kind_gets_a_suggestion(queuewatch: Run, tmp_path: 
     (tmp_path / "q.yaml").write_text("collect: {to: 'spool:out'}\n")
     done = queuewatch("collect", "sqss", "--config", "q.yaml")
     assert done.returncode == 2
-    assert "did you mean 'sqs'" in done.stderr
+    assert "there is no collector 'sqss' (did you mean 'sqs'?). See `queuewatch collect --help`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("sqs", "no AWS region: set AWS_REGION in the environment, or collect.sqs.regions"),
+        ("sqs-telemetry", "collect.sqs.telemetry.queue is not set"),
+    ],
+)
+def test_a_collector_that_refuses_its_configuration_exits_with_2(
+    queuewatch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, says: str
+) -> None:
+    """The documented systemd unit does not start it again then: nothing changes before somebody edits the configuration."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+    (tmp_path / "q.yaml").write_text("collect: {to: 'spool:out', sqs: {}}\n")
+    done = queuewatch("collect", kind, "--config", "q.yaml")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"queuewatch: {says}")
 
 
 def test_a_collector_needs_a_destination(queuewatch: Run, tmp_path: Path) -> None:
