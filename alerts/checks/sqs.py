@@ -10,6 +10,7 @@ from alerts.entry import Check
 
 PREPARE = """\
 export AWS_REGION='eu-west-1'          # label "scope_id" is account/region
+export AWS_DEFAULT_REGION="$AWS_REGION"   # for version 1 of the AWS CLI, which does not read AWS_REGION
 export FUNCTION='orders-consumer'      # the Lambda function that consumes the queue, if one does
 export CLUSTER='production' SERVICE='orders-consumer'   # or the ECS service that does
 export LOG_GROUP="/aws/lambda/$FUNCTION"

@@ -40,7 +40,14 @@ def environment(tmp_path: Path, sqs_environment: Mapping[str, str]) -> dict[str,
     aws = tmp_path / "aws"
     aws.write_text(_AWS.format(python=sys.executable))
     aws.chmod(0o755)
-    return {**sqs_environment, "PATH": f"{tmp_path}{os.pathsep}{sqs_environment['PATH']}", "AWS_DEFAULT_REGION": "eu-west-1"}
+    return {**sqs_environment, "PATH": f"{tmp_path}{os.pathsep}{sqs_environment['PATH']}", "AWS_DEFAULT_REGION": "elsewhere"}
+
+
+def test_both_versions_of_the_aws_cli_get_the_region(environment: dict[str, str]) -> None:
+    """Version 1 reads only AWS_DEFAULT_REGION, and would ask another region, or none."""
+    script = f"{sqs.PREPARE}\necho $AWS_REGION $AWS_DEFAULT_REGION"
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["eu-west-1", "eu-west-1"]
 
 
 def _variables(environment: Mapping[str, str], first: str, then: str) -> dict[str, str]:
