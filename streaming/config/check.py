@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from queuewatch.transports import open_transport
 from streaming.config.document import KeyPath, dotted_name
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import COLLECTOR_SECTIONS
@@ -34,6 +35,15 @@ def check_files(config: Config) -> None:
         raise ConfigErrors(errors)
 
 
+def check_destination(config: Config) -> None:
+    """Raise `ConfigError` if collectors cannot send to `collect.to`, whatever answers there."""
+    if config.collect.to is not None:
+        try:
+            open_transport(config.collect.to)
+        except ValueError as error:
+            raise ConfigError("collect.to", str(error), "Correct it, or remove the key to send where `source` reads") from error
+
+
 def read_secret(key: str, read: Callable[[], T]) -> T:
     """Return what `read` takes from the section `key`. Raises `ConfigError` if it cannot be read or is empty."""
     try:
@@ -54,7 +64,8 @@ def summary(config: Config) -> Iterator[str]:
     if source.kafka is None and source.spool is None:
         yield "reads nothing: `queuewatch run` needs source.kafka or source.spool"
     yield f"runs on {config.spark.master} with {config.spark.shards} shards, checkpoint in {config.spark.checkpoint_dir}"
-    yield f"serves http://{config.http.host}:{config.http.port}/"
+    scheme = "http" if config.http.tls.cert_file is None else "https"
+    yield f"serves {scheme}://{config.http.host}:{config.http.port}/"
     yield (
         f"lists up to {config.judge.messages_per_queue} messages of a kind and names up to {config.judge.top_k} groups and "
         "consumers per queue"

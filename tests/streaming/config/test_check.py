@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config import ConfigError, ConfigErrors, load_config
-from streaming.config.check import check_files, read_secret, summary, warnings
+from streaming.config.check import check_destination, check_files, read_secret, summary, warnings
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -62,12 +62,32 @@ def test_a_nul_byte_in_a_file_name_is_named(tmp_path: Path) -> None:
         read_secret("http.ingest", config.http.ingest.bearer_token)
 
 
+@pytest.mark.parametrize(
+    ("to", "says"),
+    [
+        ("kafak://kafka:9092/t", "'kafak' is not a telemetry transport"),
+        ("kafka://kafka:9092", "names no broker or no topic"),
+        ("spool:", "is not a telemetry destination"),
+        ("kafka://kafka:9092/t?sasl=x", "unknown option 'sasl'"),
+    ],
+)
+def test_a_destination_that_collectors_cannot_use_is_an_error(to: str, says: str) -> None:
+    """`collect` refuses to start with it, so the check says it first."""
+    check_destination(load_config(None, {"QUEUEWATCH_COLLECT__TO": "kafka://kafka:9092/t"}))
+    with pytest.raises(ConfigError, match=says) as caught:
+        check_destination(load_config(None, {"QUEUEWATCH_COLLECT__TO": to}))
+    assert caught.value.key == "collect.to"
+
+
 def test_the_summary_lists_the_effective_settings() -> None:
     """Source, Spark, address and patterns have one line each."""
     lines = list(summary(load_config(None, {"QUEUEWATCH_SOURCE__SPOOL__FOLDER": "in"})))
     assert lines[0] == "reads files *.{ndjson,json,jsonl,arrow} in in"
     assert any("2 shards" in line for line in lines)
+    assert "serves http://127.0.0.1:9400/" in lines
     assert "reads nothing" in next(summary(load_config(None, {})))
+    tls = {"QUEUEWATCH_HTTP__TLS__CERT_FILE": "c.pem", "QUEUEWATCH_HTTP__TLS__KEY_FILE": "k.pem"}
+    assert "serves https://127.0.0.1:9400/" in list(summary(load_config(None, tls)))
 
 
 @pytest.mark.parametrize(
