@@ -28,15 +28,15 @@ LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQuery
 
 LOCAL_CHECKPOINT: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
     ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-"""Lets Java itself write Spark's checkpoint to a local disk, but for one `chmod` a file. By default Hadoop starts `readlink` and
-`chmod` forty times a batch.
+"""Lets Spark write its checkpoint to a local disk without a checksum file beside each file: Hadoop starts `readlink` and `chmod`
+for each of the two, forty times a batch.
 
-The manager checks whether a file exists before it renames, which is enough where a lock ensures that there is one writer. It
-relies on a rename that replaces: that of the usual local file system, which adds a checksum file to each file, does not.
+`spark.hadoop.fs.file.impl` must stay Hadoop's own class: the state store copies its snapshots with `FileSystem.getLocal`, which
+takes no other. Without snapshots it keeps every changelog, and in time Spark demands a snapshot and fails the batch.
 """
 
 

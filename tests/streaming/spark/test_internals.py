@@ -80,6 +80,15 @@ def test_files_of_a_local_checkpoint_are_replaced_or_refused(spark: SparkSession
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".tmp"] == ["0"]
 
 
+def test_a_snapshot_of_the_state_can_be_copied_to_a_local_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """The state store copies its files like this. Where that fails, it keeps every changelog, and later each commit fails."""
+    java, configuration = internals.jvm(spark), internals.hadoop_configuration(spark)
+    (tmp_path / "local.sst").write_bytes(b"state")
+    source, target = (java.org.apache.hadoop.fs.Path((tmp_path / name).as_uri()) for name in ("local.sst", "checkpoint/1.sst"))
+    target.getFileSystem(configuration).copyFromLocalFile(source, target)
+    assert (tmp_path / "checkpoint" / "1.sst").read_bytes() == b"state"
+
+
 def test_the_java_process_is_known(spark: SparkSession) -> None:
     """The watchdog ends it by its id, and the job can tell its death from a failed query."""
     del spark
