@@ -13,6 +13,7 @@ from sinks.report.collect import Collected
 from sinks.report.page import report_page
 from sources.wire import decode_records
 from streaming.core.settings import Settings
+from streaming.judge.context import plural
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.replay.content import name_of
@@ -54,7 +55,7 @@ def run_replay(
         return EXIT_UNUSABLE
     _name_unreadable(recording, err)
     if strict and recording.unreadable:
-        print(f"queuewatch replay: --strict: {len(recording.unreadable)} events could not be read", file=err)
+        print(f"queuewatch replay: --strict: {plural(len(recording.unreadable), 'event')} could not be read", file=err)
         return EXIT_UNUSABLE
     collected = Collected()
 

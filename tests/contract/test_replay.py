@@ -318,6 +318,7 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     strict = command(str(path), "--strict")
     assert (strict.returncode, strict.stdout) == (2, "")
     assert f"{path}:3: not_json: " in strict.stderr
+    assert strict.stderr.splitlines()[-1] == "queuewatch replay: --strict: 1 event could not be read"
     missing = command(str(path), str(tmp_path / "none"))
     assert (missing.returncode, missing.stdout) == (2, "")
     assert str(tmp_path / "none") in missing.stderr
