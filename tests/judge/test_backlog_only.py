@@ -113,6 +113,21 @@ def test_consumers_have_time_to_begin_after_a_pause() -> None:
     assert 1200 + 240 < reported <= 1200 + 360
 
 
+def test_where_only_a_backlog_is_counted_the_basis_is_the_counts() -> None:
+    """A queue without instrumentation was empty once, and has had a backlog for half an hour."""
+    found = seen(with_oldest([0] * 10 + [1 + 6 * i for i in range(61)], [None] * 10 + [30 * i for i in range(61)]), 2100)
+    (queue,) = found.snapshots[-1].queues
+    assert (queue.basis, queue.status) == ("counts", "ok")
+
+
+def test_a_backlog_of_which_nothing_is_taken_is_not_ok() -> None:
+    """Nobody reports deliveries, and the oldest message stays: consumers may be gone, or it is delayed."""
+    found = seen(with_oldest([0] * 10 + [1 + 6 * i for i in range(61)], [None] * 10 + [300] * 61), 2100)
+    (queue,) = found.snapshots[-1].queues
+    assert (queue.basis, queue.status) == ("counts", "unknown")
+    assert found.firing("QueueStalled") == []
+
+
 def test_a_queue_whose_messages_only_its_broker_sees_is_not_silent() -> None:
     """A Worker that reports no more: its deliveries stop, but every poll counts messages that nobody reported."""
     gone_s, until_s = 2400, 3600

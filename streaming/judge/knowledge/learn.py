@@ -53,7 +53,7 @@ def learn(c: Context) -> Knowledge:
         evidence,
         sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
         c.name.queue,
-        counts_fresh=bool(c.broker_counts) if latest is None else c.now - latest.at <= COUNTS_FRESH_MS,
+        counts_fresh=bool(c.broker_counts) or (latest is not None and c.now - latest.at <= COUNTS_FRESH_MS),
         messages_seen=summary.messages_seen,
         passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         went_unseen=c.ordered and many_went_unseen(c.recent, c.now),

@@ -116,7 +116,7 @@ def _counts_status(c: Context) -> QueueStatus:
     if since is not None and is_long_stalled(c, since):
         return "stopped" if c.summary.last_received_at < since else "stalled"
     if not counts:
-        known = bool(c.broker_counts) or c.summary.last_settled_at >= c.now - WINDOW_MS
+        known = (bool(c.broker_counts) and not _may_stand(c)) or c.summary.last_settled_at >= c.now - WINDOW_MS
         return "ok" if known else "unknown"
     if c.is_dead_letter_queue or c.paused or any(depth.visible == 0 for depth in counts):
         return "ok"
@@ -126,6 +126,14 @@ def _counts_status(c: Context) -> QueueStatus:
     if c.memory.evidence.frozen_since and c.now - active >= WINDOW_MS // 2:
         return "stopped"
     return "lagging" if _grows(counts) else "ok"
+
+
+def _may_stand(c: Context) -> bool:
+    """Whether only a backlog is counted (Cloudflare), and nothing has shown for the whole window that consumers take from it."""
+    if c.basis != "counts" or c.is_dead_letter_queue or c.paused:
+        return False
+    e = c.memory.evidence
+    return e.backlog_since > 0 and c.now - e.backlog_since >= WINDOW_MS
 
 
 def _window(c: Context) -> Window:
