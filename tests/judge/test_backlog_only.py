@@ -128,6 +128,23 @@ def test_a_backlog_of_which_nothing_is_taken_is_not_ok() -> None:
     assert found.firing("QueueStalled") == []
 
 
+def dead_letters(depths: list[int]) -> Events:
+    """Return the polls of a queue and of its dead-letter queue, of which nobody else reports."""
+    source = counted([0] * len(depths), kind="standard", dead_letter_queue="orders-dlq")
+    return source + [{**e, "queue": "orders-dlq"} for e in counted(depths, kind="standard")]
+
+
+@pytest.mark.parametrize("reported", [False, True], ids=["counted", "reported"])
+def test_dead_letters_that_only_the_depth_shows_are_announced_once(reported: bool) -> None:
+    """The depth of the dead-letter queue rises by three; their moves may be reported too."""
+    about: dict[str, Any] = {"queue": "orders", "to_queue": "orders-dlq", "receive_count": 4, **CF}
+    moves = [ev("dead_lettered", 290, message_id=f"d{i}", **about) for i in range(3)] if reported else []
+    found = [c for c in seen(dead_letters([0] * 10 + [3] * 21) + moves).changes if c.finding.key.signal == "DeadLetterArrived"]
+    fired = [c.finding.evidence.get("at_least", 1) for c in found if c.status == "firing"]
+    assert fired == ([1, 1, 1] if reported else [3])
+    assert [c.status for c in found].count("resolved") == len(fired)
+
+
 def test_a_queue_whose_messages_only_its_broker_sees_is_not_silent() -> None:
     """A Worker that reports no more: its deliveries stop, but every poll counts messages that nobody reported."""
     gone_s, until_s = 2400, 3600

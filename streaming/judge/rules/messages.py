@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
-from streaming.core.state.queues import DEFAULT_DELIVERIES
+from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth
 from streaming.judge import measures
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
@@ -226,15 +226,24 @@ def _receives_of_dead_letter(receives: int) -> dict[str, Any]:
 @once
 def counted_arrivals(c: Context) -> CountedArrivals:
     """Return the dead letters known by this queue's depth, matched with those that messages reported."""
-    known, depths = c.memory.counted_arrivals, c.summary.depths
+    known, latest = c.memory.counted_arrivals, _latest_count(c)
     if not c.is_dead_letter_queue:
         return known
     counted = replace(known)
     counted.report(c.summary.total("arrived"), sorted(c.arrivals, key=lambda arrival: arrival.rank))
-    if depths:
-        counted.count(depths[-1], c.now)
+    if latest is not None:
+        counted.count(latest, c.now)
     counted.announce(c.now, int(c.thresholds.dead_letter_quiet_s * 1000))
     return counted
+
+
+def _latest_count(c: Context) -> Depth | None:
+    """Return the broker's latest count, also one that does not say how much of it is in flight (Cloudflare)."""
+    latest = c.summary.depths[-1] if c.summary.depths else None
+    at, visible = c.summary.attributes.get("visible", (0, None))
+    if isinstance(visible, int) and (latest is None or latest.at < at) and c.summary.attribute("in_flight") is None:
+        return Depth(at, visible, 0, -1)
+    return latest
 
 
 def dead_letters_counted(c: Context) -> Iterator[Finding]:
