@@ -60,7 +60,7 @@ def test_the_settings_shown_are_those_that_both_runtimes_read() -> None:
     folder = _ROOT / "client/queuewatch/aws_lambda"
     shown = set(re.findall(r"QUEUEWATCH_[A-Z_]+", _PAGE))
     python = {"QUEUEWATCH_TOKEN", "QUEUEWATCH_TOKEN_FILE"}  # read by the transports
-    for file in folder.glob("*.py"):
+    for file in (*folder.glob("*.py"), folder.parent / "environment.py"):
         python |= set(re.findall(r"QUEUEWATCH_[A-Z_]+", file.read_text()))
     node = set()
     for file in (folder / "node").glob("*.mjs"):

@@ -93,7 +93,7 @@ def test_tuning_and_held_out_seeds_are_disjoint() -> None:
 def test_the_command_writes_rows_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command runs with two healthy scenarios."""
     kept, pictures = tmp_path / "rows.json", tmp_path / "pictures"
-    words = ["detect", "--only", "healthy_nothing", "mq_prefetch_one", "--seed", "7", "--basis", "consumers", "--jobs", "1"]
+    words = ["detect", "--only", "worker_healthy", "mq_prefetch_one", "--seed", "7", "--basis", "consumers", "--jobs", "1"]
     assert main([*words, "--json", str(kept), "--pictures", str(pictures)]) == 0
     assert "seed 7, consumers\n" in capsys.readouterr().out
     detected = json.loads(kept.read_text())
