@@ -26,17 +26,14 @@ _PARENT_PID: Final = os.getppid()
 LISTENER_INTERFACE: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 """The Java interface that PySpark's own wrapper of a listener implements."""
 
-LOCAL_CHECKPOINT: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
-    ),
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-}
-"""Lets Spark write its checkpoint to a local disk without a checksum file beside each file: Hadoop starts `readlink` and `chmod`
-for each of the two, forty times a batch.
+_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+RENAMING_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+LOCAL_FILES: Final = "org.apache.hadoop.fs.LocalFileSystem"
+LOCAL_CHECKPOINT: Final = {"spark.hadoop.fs.file.impl": LOCAL_FILES}
+"""Spark finds Hive's file system for local files, whose `rename` never replaces a file. This one is Hadoop's own.
 
-`spark.hadoop.fs.file.impl` must stay Hadoop's own class: the state store copies its snapshots with `FileSystem.getLocal`, which
-takes no other. Without snapshots it keeps every changelog, and in time Spark demands a snapshot and fails the batch.
+It must be this class: the state store copies its snapshots with `FileSystem.getLocal`, which takes no other. Without snapshots
+it keeps every changelog, and in time Spark demands a snapshot and fails the batch.
 """
 
 
@@ -50,6 +47,19 @@ def hadoop_configuration(spark: SparkSession) -> Any:
     """Return the Hadoop configuration of the session: settings of file systems, and the class that manages checkpoints."""
     session: Any = spark
     return session._jsparkSession.sessionState().newHadoopConf()
+
+
+def rename_checkpoint_files(spark: SparkSession) -> None:
+    """Let Spark replace files of a checkpoint on this machine by one rename, and write none of checksums beside them.
+
+    Its default for local files asks Hadoop whether each name is a link, and Hadoop starts a process, `readlink`, for the answer;
+    each file of checksums costs a `chmod`. Changelogs and snapshots have checksums of their own, and a damaged log of offsets
+    or commits is no JSON. Nothing changes where the user chose a manager, or Java had other files open before its settings came.
+    """
+    files = jvm(spark).org.apache.hadoop.fs.FileSystem.getLocal(hadoop_configuration(spark))
+    if spark.conf.get(_MANAGER, None) is None and files.getClass().getName() == LOCAL_FILES:
+        files.setWriteChecksum(False)
+        spark.conf.set(_MANAGER, RENAMING_MANAGER)
 
 
 def checkpoint_files(java: Any, root: Any, configuration: Any) -> Any:

@@ -18,7 +18,14 @@ from pyspark.sql import SparkSession
 from streaming.config.service import SparkSection
 from streaming.folder import local_folder
 from streaming.spark.class_archive import options_for
-from streaming.spark.internals import LOCAL_CHECKPOINT, has_java, is_submitted, launch_java, make_context
+from streaming.spark.internals import (
+    LOCAL_CHECKPOINT,
+    has_java,
+    is_submitted,
+    launch_java,
+    make_context,
+    rename_checkpoint_files,
+)
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
 _LOG_SETUP = Path(__file__).with_name("log4j2.xml")
@@ -127,6 +134,8 @@ def open_session(
     spark = SparkSession.builder.config(conf=conf.setAppName(app_name)).getOrCreate()
     # For a JVM that was already running, whose own logging configuration remains.
     spark.sparkContext.setLogLevel(log_level)
+    if _is_local(config.master) and local_folder(config.checkpoint_dir) is not None:
+        rename_checkpoint_files(spark)
     return spark
 
 

@@ -49,7 +49,8 @@ def test_the_java_side_has_the_used_parts(spark: SparkSession) -> None:
     """Py4J treats a class that does not exist as a package, and only a call on it fails."""
     for name, used_for in {
         "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager": "a checkpoint behind a URI",
-        **dict.fromkeys(internals.LOCAL_CHECKPOINT.values(), "a checkpoint on a local disk, without a process for each file"),
+        internals.LOCAL_FILES: "a checkpoint on a local disk",
+        internals.RENAMING_MANAGER: "a checkpoint on a local disk, without a process for each name",
         "org.apache.hadoop.fs.Path": "a checkpoint behind a URI",
         "org.apache.commons.io.IOUtils": "a checkpoint behind a URI",
         LISTENER_WRAPPER: "progress reports as one text each",
@@ -67,7 +68,7 @@ def test_files_of_a_local_checkpoint_are_replaced_or_refused(spark: SparkSession
     root = java.org.apache.hadoop.fs.Path(tmp_path.as_uri())
     manager = internals.checkpoint_files(java, root, configuration)
     name, used_for = manager.getClass().getName(), "a checkpoint on a local disk"
-    require(name in internals.LOCAL_CHECKPOINT.values(), "spark.sql.streaming.checkpointFileManagerClass", used_for)
+    require(name == internals.RENAMING_MANAGER, "spark.sql.streaming.checkpointFileManagerClass", used_for)
     file = java.org.apache.hadoop.fs.Path(root, "0")
     for content in (b"first", b"second"):
         stream = manager.createAtomic(file, True)
@@ -105,3 +106,11 @@ def test_the_hash_is_spark_s(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(value,) for value in values], "value int").select("value", fn.hash("value").alias("hash"))
     same = {row["value"]: row["hash"] for row in frame.collect()} == {value: internals.spark_hash(value) for value in values}
     require(same, "hash() that is Murmur3 with seed 42", "shard keys that fall on their partitions")
+
+
+def test_a_manager_that_the_user_chose_stays(spark: SparkSession) -> None:
+    """A new session has settings of its own."""
+    session, name = spark.newSession(), "spark.sql.streaming.checkpointFileManagerClass"
+    session.conf.set(name, "org.example.Manager")
+    internals.rename_checkpoint_files(session)
+    assert session.conf.get(name) == "org.example.Manager"
