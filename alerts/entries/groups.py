@@ -249,7 +249,8 @@ NOISY_GROUP = Entry(
     rule=(
         "The group has more than {noisy_group_ratio} of the queue's messages in flight.",
         "The group has at least {noisy_group_in_flight} messages in flight.",
-        "The signal ends when the group's backlog is gone, or after {noisy_group_quiet_s} with nothing in flight.",
+        "The signal ends when the group's backlog is gone, or after {noisy_group_quiet_s} with nothing in flight. Where not all "
+        "sends are reported, its backlog is not known: the signal then ends when it has less than half as many in flight.",
     ),
     thresholds=("noisy_group_ratio", "noisy_group_in_flight", "noisy_group_quiet_s"),
     severity="info",

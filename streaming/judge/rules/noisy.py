@@ -14,13 +14,15 @@ def noisy_groups(c: Context) -> dict[str, int]:
     """Return noisy group -> when it last had something in flight (epoch milliseconds).
 
     A group becomes noisy by its share of the messages in flight. It remains so until its backlog is gone and it takes no more
-    than its share, or it had nothing in flight for 5 min.
+    than its share, or it had nothing in flight for 5 min. Where not all sends are seen, whether it has a backlog is not known:
+    there it remains so until it has less than half as many in flight.
     """
     known, summary, limits = c.memory.noisy, c.summary, c.thresholds
     if c.ordered or (not summary.groups and not known):
         return known
     in_flight = summary.numbers["in_flight"]
     firing = {finding.key.group for finding in c.firing_here("NoisyGroup")}
+    few = limits.noisy_group_in_flight if c.basis == "messages" else limits.noisy_group_in_flight / 2
     noisy = {}
     for group in summary.groups:
         at = known.get(group.name)
@@ -30,7 +32,7 @@ def noisy_groups(c: Context) -> dict[str, int]:
             at = c.now
         gone = group.unsettled == group.in_flight == 0
         # Its backlog is gone, and it no longer takes more than its share.
-        eased = group.name in firing and group.unsettled == group.in_flight < limits.noisy_group_in_flight
+        eased = group.name in firing and group.unsettled == group.in_flight < few
         if at is not None and not gone and not eased and c.now - at < limits.noisy_group_quiet_s * 1000:
             noisy[group.name] = at
     return noisy
