@@ -132,9 +132,14 @@ class PullConsumer:
         warnings = result.get("warnings")
         said = warnings if isinstance(warnings, dict) else {}
         settled = Settled(int(result.get("ackCount") or 0), int(result.get("retryCount") or 0), said)
-        events = [self._about("deleted", message, at) for message in self._done(acked, settled.acked, said, at)]
+        done = self._done(acked, settled.acked, said, at)
+        events = [self._about("deleted", message, at) for message in done or ()]
+        if done is not None:
+            leases = {message.lease_id for message in done}
+            refused = (message for message in acked if message.lease_id not in leases)
+            events += [self._about("outlived", message, at) for message in refused if at >= message.leased_until]
         wait_s = self._retry_delay_s if delay_s is None else delay_s
-        events += [self._given_back(message, wait_s, at) for message in self._done(retried, settled.retried, said, at)]
+        events += [self._given_back(message, wait_s, at) for message in self._done(retried, settled.retried, said, at) or ()]
         self._report(events)
         return settled
 
@@ -153,15 +158,15 @@ class PullConsumer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _done(self, messages: Sequence[Message], count: int, warnings: Mapping[str, str], at: int) -> list[Message]:
-        """Return the messages that the API settled; its response has only their number and the leases it refused."""
+    def _done(self, messages: Sequence[Message], count: int, warnings: Mapping[str, str], at: int) -> list[Message] | None:
+        """Return the messages that the API settled, None if its response, a number and the refused leases, does not tell."""
         likely = [message for message in messages if message.lease_id not in warnings]
         if count < len(likely):
             likely = [message for message in likely if at < message.leased_until]
         if count == len(likely):
             return likely
         self.unknown += len(messages)
-        return []
+        return None
 
     def _received(self, message: Message, at: int) -> Event:
         event = self._about("received", message, at)

@@ -129,6 +129,25 @@ def test_a_receive_carries_what_the_api_returns() -> None:
     }
 
 
+@pytest.mark.parametrize("given", [Broker(), OLD_API], ids=["names leases", "names no leases"])
+def test_an_acknowledgement_after_its_lease_is_reported_as_outlived(given: Broker) -> None:
+    """The work was done, too late: this shows that the lease is too short. A retry after the lease says nothing of the kind."""
+    with _consumer(given) as (broker, consumer, kept):
+        _play("pull 2; wait 31; ack 0; retry 1", broker, consumer)
+        consumer.flush()
+    outlived = {"v": 1, "type": "outlived", "at": START_MS + 31_000, "system": "cloudflare_queues", "scope": "account"}
+    outlived |= {"queue": "orders", "message_id": "m0", "consumer": "billing-1"}
+    assert kept.events[2:] == [outlived]
+
+
+def test_a_second_acknowledgement_within_the_lease_is_not_outlived() -> None:
+    """The API refuses it because the message is gone."""
+    with _consumer(Broker()) as (broker, consumer, kept):
+        _play("pull 1; ack 0; ack 0", broker, consumer)
+        consumer.flush()
+    assert [e["type"] for e in kept.events] == ["received", "deleted"]
+
+
 def test_the_calls_match_the_published_api() -> None:
     """Requests have the documented paths, bodies and bearer token."""
     with _consumer(Broker()) as (broker, consumer, _):
