@@ -35,6 +35,10 @@ GROUP_STUCK = Entry(
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
         "It is info too while the head waits in a prefetch window, held no longer than that: a prefetch of more than one is "
         "reported (ActiveMQ), its consumer has finished others within the limit, and ten messages or more were finished.",
+        "A head that was never received is info as well for up to the limit of MessageHeldTooLong while it waits for room in a "
+        "prefetch window (ActiveMQ gives all of a group to one consumer): a consumer's window is full, and no consumer with a "
+        "full window has worked on one message for longer than the limit and twice the 99th percentile of holds. If one has, "
+        "the signal is critical and names it.",
         "On SQS any consumer may receive any group: of twenty groups or more, one whose head was never received waits for its "
         "turn while consumers have a backlog, that is if the youngest message received had waited for a quarter of the limit.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
@@ -50,8 +54,8 @@ GROUP_STUCK = Entry(
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
         matchers=',severity!="info"',
-        why=f"{WHY} Findings of severity info are groups whose head is in work for no longer than usual. They are shown and "
-        "never alert.",
+        why=f"{WHY} Findings of severity info are groups whose head is in work for no longer than usual, or waits for a "
+        "busy consumer. They are shown and never alert.",
     ),
     dashboard="groups",
     evidence=(
@@ -63,9 +67,18 @@ GROUP_STUCK = Entry(
         EvidenceField("head_message_id", "the first message of the group: all others wait for it"),
         EvidenceField("head_receive_count", "deliveries of the head so far"),
         EvidenceField("head_consumer", "the consumer that holds the head, if known"),
+        EvidenceField(
+            "blocking_consumer",
+            "the consumer for which a head that is not received most likely waits: its prefetch window is full, and it does not "
+            "finish the message it works on",
+        ),
+        EvidenceField("blocking_message_id", "the message that this consumer works on"),
         EvidenceField("waiting_behind", "how many messages wait behind it"),
         EvidenceField("stuck_s", "seconds since a message of the group was settled"),
-        EvidenceField("usual_limit_s", "with severity info: how long the head may be in work before that is unusual, in seconds"),
+        EvidenceField(
+            "usual_limit_s",
+            "with severity info: how long the head may be in work, or wait for room, before it alerts, in seconds",
+        ),
     ),
     checks={
         "aws_sqs": (
@@ -103,6 +116,12 @@ GROUP_STUCK = Entry(
         Remedy(
             "If consumers are idle, another group may fill the look-ahead: see the alert LookAheadSaturated.",
             systems=("aws_sqs",),
+            reasons=("not_received",),
+        ),
+        Remedy(
+            "Restart the worker that blocking_consumer names: it does not finish the message in blocking_message_id. When its "
+            "connection closes, other consumers get its groups.",
+            systems=("activemq",),
             reasons=("not_received",),
         ),
         Remedy(

@@ -194,7 +194,8 @@ def _blamed(finding: Finding) -> Sequence[str]:
     """Return the consumers that a finding names as its cause."""
     evidence = finding.evidence
     if finding.key.signal == "GroupStuck":
-        return [evidence["head_consumer"]] if evidence.get("reason") == "held_head" and "head_consumer" in evidence else []
+        culprit = {"held_head": "head_consumer", "not_received": "blocking_consumer"}.get(str(evidence.get("reason")), "")
+        return [evidence[culprit]] if culprit in evidence else []
     named = [evidence[field] for field in _CULPRITS.get(finding.key.signal, ()) if field in evidence]
     return [name for names in named for name in _NOT_NAMED.sub("", names).split(", ")]
 

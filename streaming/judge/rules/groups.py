@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming.core.reporting.report import StuckGroup
+from streaming.core.reporting.report import HeldBy, StuckGroup
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.queues import hold_quantile_ms
 from streaming.judge import measures
@@ -17,7 +17,7 @@ from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
-from streaming.judge.rules.prefetched import USUAL_FACTOR, usual_limit_ms, waits_for_its_turn
+from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
 
@@ -50,7 +50,8 @@ _REASONS = {
 def group_stuck(c: Context) -> Iterator[Finding]:
     """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head.
 
-    It is shown, but does not alert, while a consumer works on the head for no longer than usual: the group only waits its turn.
+    It is shown, but does not alert, while a consumer works on the head for no longer than usual, or while the head waits for room
+    in the prefetch window of a busy consumer: the group only waits its turn.
     Once announced, it stays so until the group moves.
     """
     ordered = c.summary.ordered_facts
@@ -66,9 +67,15 @@ def group_stuck(c: Context) -> Iterator[Finding]:
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
         work_limit_ms = _work_limit_ms(c, stuck)
-        if work_limit_ms is not None and not (known is not None and known.was_announced):
-            evidence = {**finding.evidence, **_in_work(c, stuck, work_limit_ms)}
-            finding = replace(finding, severity="info", evidence=evidence, alerting=False)
+        queued_limit_ms = _queued_limit_ms(c, stuck)
+        if not (known is not None and known.was_announced):
+            waits: dict[str, Any] = {}
+            if work_limit_ms is not None:
+                waits = _in_work(c, stuck, work_limit_ms)
+            elif queued_limit_ms is not None:
+                waits = _queued(c, stuck, queued_limit_ms)
+            if waits:
+                finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
         yield finding
 
 
@@ -159,6 +166,31 @@ def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
     return limit_ms if c.now - held_since <= limit_ms else None
 
 
+def _queued_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
+    """Return how long the head may wait for room in a prefetch window; None where it does not, or has for longer already.
+
+    A broker with message groups gives all of a group to one consumer. While that one works on messages of other groups its window
+    is full, and nobody else may receive the head, so it waits like one within the window.
+    """
+    if not _waits_unreceived(stuck) or not full_windows(c) or _hung_window(c, stuck) is not None:
+        return None
+    limit_ms = measures.hold(stuck.since, c.now, c.summary, c.settings).limit
+    return limit_ms if c.now - stuck.since <= limit_ms else None
+
+
+def _hung_window(c: Context, stuck: StuckGroup) -> HeldBy | None:
+    """Return the consumer with a full prefetch window that has worked on one message for longest, if that is unusually long."""
+    longest = min(full_windows(c), key=lambda held: in_work_since(c, held), default=None)
+    usual_ms = usual_limit_ms(c)
+    limit_ms = max(_limit_ms(c, stuck), 0 if usual_ms == math.inf else usual_ms)
+    return longest if longest is not None and c.now - in_work_since(c, longest) > limit_ms else None
+
+
+def _waits_unreceived(stuck: StuckGroup) -> bool:
+    head = stuck.group.head
+    return stuck.reason == "not_received" and head is not None and not head.last_received_at_ms
+
+
 def _was_extended(head: MessageView) -> bool:
     held_since = head.last_received_at_ms or 0
     return any(a.what == "extended" and a.at_ms >= held_since for a in head.attempts)
@@ -180,6 +212,16 @@ def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, A
             f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
             f"{head.consumer or 'a consumer'} {work}, for {duration(held_ms)} so far, which is not unusual here "
             f"(up to {duration(work_limit_ms)}); {_waiting(stuck)}."
+        ),
+    }
+
+
+def _queued(c: Context, stuck: StuckGroup, limit_ms: float) -> dict[str, Any]:
+    return {
+        "usual_limit_s": seconds(limit_ms),
+        "summary": (
+            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: its head waits for "
+            f"room in the prefetch window of a consumer that finishes messages of other groups; {_waiting(stuck)}."
         ),
     }
 
@@ -206,9 +248,18 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
         }
         if head.consumer is not None:
             evidence["head_consumer"] = head.consumer
+    cause = _REASONS[stuck.reason]
+    if _waits_unreceived(stuck) and full_windows(c):
+        cause = "its head is not received, and the prefetch window of the group's consumer seems to be full"
+        if (hung := _hung_window(c, stuck)) is not None:
+            evidence["blocking_consumer"], evidence["blocking_message_id"] = hung.consumer, hung.message_id
+            cause = (
+                f"its head is not received; most likely it waits for {hung.consumer}, whose prefetch window is full and which "
+                f"has worked on {hung.message_id} for {duration(c.now - in_work_since(c, hung))}"
+            )
     evidence["summary"] = (
         f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
-        f"{_REASONS[stuck.reason]}; {_waiting(stuck)}."
+        f"{cause}; {_waiting(stuck)}."
     )
     return evidence
 

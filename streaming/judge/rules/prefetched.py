@@ -54,6 +54,21 @@ def waits_for_its_turn(c: Context, consumer: str | None, held_ms: float, within_
     return c.now - c.summary.consumer_acks.get(consumer, 0) <= within_ms
 
 
+def full_windows(c: Context) -> list[HeldBy]:
+    """Return the consumers that can be given nothing more before they finish a message: their prefetch windows are full.
+
+    A broker that pushes messages gives them to a consumer as long as its window has room. So where each consumer reports its
+    window, a message that waits for its group's consumer waits for one of these.
+    """
+    return [held for held in c.summary.consumers if _is_full(c, held) and held.consumer not in unconfirmed(c)]
+
+
+def _is_full(c: Context, held: HeldBy) -> bool:
+    state = c.summary.consumer_states.get(held.consumer)
+    prefetch = state.attributes.get("prefetch") if state is not None else None
+    return isinstance(prefetch, int) and 0 < prefetch <= held.held
+
+
 @conditions("working")
 def working_since(c: Context) -> Mapping[str, int]:
     """Return `consumer@message` -> since when a consumer with a prefetch window has worked on its oldest message.

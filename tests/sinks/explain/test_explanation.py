@@ -114,6 +114,7 @@ def test_a_consumer_is_blamed_for_the_messages_that_it_holds_too_long() -> None:
         ("QueueLagging", {"silent_consumers": "w1, w3"}, True),
         ("QueueLagging", {"cause": "2 messages a second come, 1 before"}, False),
         ("GroupStuck", {"reason": "held_head", "head_consumer": "w1"}, True),
+        ("GroupStuck", {"reason": "not_received", "blocking_consumer": "w1"}, True),
         ("GroupStuck", {"reason": "poison_head", "head_consumer": "w1"}, False),
     ],
 )
