@@ -133,6 +133,10 @@ QUEUE_LAGGING = Entry(
         EvidenceField(
             "cause", "what changed compared with the hour before: processing time, arrivals, or consumers that fell silent"
         ),
+        EvidenceField(
+            "consumers_passed_over",
+            "how many consumers are connected and have room in their prefetch windows (ActiveMQ) while messages wait",
+        ),
         EvidenceField("silent_consumers", "consumers that finished messages within the last hour but no longer do"),
     ),
     checks={

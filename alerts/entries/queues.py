@@ -55,6 +55,10 @@ QUEUE_STALLED = Entry(
         EvidenceField("visible", "messages a consumer could receive now"),
         EvidenceField("in_flight", "messages held by consumers"),
         EvidenceField("prefetched", "messages that wait in prefetch windows, if any do"),
+        EvidenceField(
+            "consumers_passed_over",
+            "how many consumers are connected and have room in their prefetch windows (ActiveMQ) while messages wait",
+        ),
         EvidenceField("stalled_s", "seconds since a message was settled"),
         EvidenceField("last_received_at", "time of the last receive, in milliseconds since 1970"),
         EvidenceField("last_settled_at", "when the last message was settled, in milliseconds since 1970"),
@@ -85,6 +89,12 @@ QUEUE_STALLED = Entry(
     fix=(
         Remedy("Start the consumers.", reasons=("no_receives",)),
         Remedy("Enable the event source mapping if Lambda consumes.", systems=("aws_sqs",), reasons=("no_receives",)),
+        Remedy(
+            "If consumers_passed_over are connected, compare their selectors with the waiting messages: start a consumer for "
+            "those that none matches, or move them away.",
+            systems=("activemq",),
+            reasons=("no_receives",),
+        ),
         Remedy('If the queue is paused, `amq "exec/$Q/resume()"`.', systems=("activemq",), reasons=("no_receives",)),
         Remedy(
             'If delivery is paused, `npx wrangler queues resume-delivery "$QUEUE"`.',

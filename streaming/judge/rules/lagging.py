@@ -10,9 +10,9 @@ import numpy as np
 
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, per_second, seconds, work_time
+from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, per_second, plural, seconds, work_time
 from streaming.judge.rules.failing import is_failing
-from streaming.judge.rules.prefetched import USUAL_FACTOR
+from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
 from streaming.judge.window import Ints, Window
@@ -232,7 +232,12 @@ def _still_grows(c: Context) -> bool:
 
 
 def _cause(c: Context) -> dict[str, Any]:
-    """Describe what changed against the hour before: processing takes longer, or more messages come."""
+    """Describe what changed against the hour before: processing takes longer, or more messages come.
+
+    Neither makes messages wait while all consumers have room for more.
+    """
+    if passed := passed_over(c):
+        return _gone(c) or _none_takes(passed)
     past = c.past
     split = past.last_before(c.now - WINDOW_MS)
     start = max(past.last_before(c.now - HOUR_MS - WINDOW_MS), 0)
@@ -254,6 +259,12 @@ def _cause(c: Context) -> dict[str, Any]:
         words = f"{per_second(comes)} messages a second come, {per_second(came)} before"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
     return _gone(c)
+
+
+def _none_takes(passed: int) -> dict[str, Any]:
+    who = f"{plural(passed, 'consumer')} {'has' if passed == 1 else 'have'}"
+    words = f"{who} room for more, but may not have what waits: no selector matches it"
+    return {"consumers_passed_over": passed, "cause": words}
 
 
 def _gone(c: Context) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from streaming.judge.context import FEWEST_HOLDS, Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.turns import longest_turn_ms
 
+STATES_RECENT_MS = 300_000
+"""A collector repeats the state of its consumers: one not reported for so long may be gone."""
+
 USUAL_FACTOR = 2
 """A hold, or a pause of consumers that hold messages, is unusual from this many times the 99th percentile of holds on."""
 
@@ -61,6 +64,21 @@ def full_windows(c: Context) -> list[HeldBy]:
     window, a message that waits for its group's consumer waits for one of these.
     """
     return [held for held in c.summary.consumers if _is_full(c, held) and held.consumer not in unconfirmed(c)]
+
+
+def passed_over(c: Context) -> int:
+    """Return how many consumers are connected and have room for more, if all have; 0 if one has none, or its window is unknown.
+
+    A broker that pushes messages gives them whatever they may have. So none of them may have what has waited for a while.
+    """
+    windows = {
+        name: state.attributes.get("prefetch")
+        for name, state in c.summary.consumer_states.items()
+        if state.attributes.get("connected") is True and c.now - state.at <= STATES_RECENT_MS
+    }
+    held = {held.consumer: held.held for held in c.summary.consumers}
+    room = all(isinstance(size, int) and size > held.get(name, 0) for name, size in windows.items())
+    return len(windows) if room else 0
 
 
 def _is_full(c: Context, held: HeldBy) -> bool:

@@ -14,7 +14,7 @@ from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
-from streaming.judge.rules.prefetched import USUAL_FACTOR, stuck_windows_since, unusual_turn_ms, waiting_in_windows
+from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
 from streaming.judge.window import Bools, Ints
 
@@ -40,10 +40,14 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
     prefetched = waiting_in_windows(c) if stuck_windows_since(c) is not None else 0
     reason = "no_progress" if receiving or prefetched else "no_receives"
+    passed = passed_over(c) if reason == "no_receives" else 0
     if prefetched:
         what = f"consumers hold {plural(c.summary.numbers['in_flight'], 'message')} and finish nothing"
     elif receiving:
         what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
+    elif passed:
+        who = f"{plural(passed, 'consumer')} {'is' if passed == 1 else 'are'} connected with room for more"
+        what = f"{who}, but the broker gives them nothing: no selector matches these messages, or the queue is paused"
     elif received:
         held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
         what = f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"
@@ -63,6 +67,8 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     }
     if prefetched:
         evidence["prefetched"] = prefetched
+    if passed:
+        evidence["consumers_passed_over"] = passed
     if received:
         evidence["last_received_at"] = received
     if c.summary.last_settled_at:
