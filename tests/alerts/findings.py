@@ -16,6 +16,8 @@ from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged
+from tests.judge.test_groups_behind_full_windows import one_at_a_time
+from tests.judge.test_passed_over import unmatched
 
 Events = list[dict[str, Any]]
 DAY_S = 86_400
@@ -30,6 +32,9 @@ def every_finding() -> tuple[Finding, ...]:
         (_flow(), 10, 1_900),
         (_silent(), 60, 4_800),
         (_telemetry(), 10, 1_000),
+        (one_at_a_time(hangs=True), 30, 600),
+        (unmatched(), 30, 600),
+        (unmatched(one_per_s=0.5), 60, 1_500),
     )
     return (*(finding for run in runs for finding in _found(*run)), *_found(_expiring(), 3_600, 4 * DAY_S), *_clock())
 
