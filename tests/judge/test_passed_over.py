@@ -65,3 +65,15 @@ def test_a_queue_that_lags_by_messages_that_no_selector_matches_says_so() -> Non
     found = fired("QueueLagging", unmatched(one_per_s=0.5))
     assert "no selector matches" in found.evidence["cause"]
     assert found.evidence["consumers_passed_over"] == 1
+
+
+def test_where_receives_are_not_reported_nothing_is_said_of_selectors() -> None:
+    """The broker counts ten messages in flight: the window is full, and its consumer hangs. No dispatch advisory says so."""
+    events = [event for event in unmatched() if event["type"] != "received"]
+    for at in range(0, UNTIL_S, 30):
+        waiting = max(0, at - 60) // 10
+        counted = {"visible": max(0, waiting - 10), "in_flight": min(10, waiting)}
+        events.append(ev("queue_state", at, attributes=counted) | {"system": "activemq"})
+    found = fired("QueueStalled", sorted(events, key=lambda event: event["at"]))
+    assert "selector" not in found.evidence["summary"]
+    assert "consumers_passed_over" not in found.evidence
