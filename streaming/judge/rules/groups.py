@@ -66,16 +66,9 @@ def group_stuck(c: Context) -> Iterator[Finding]:
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
-        work_limit_ms = _work_limit_ms(c, stuck)
-        queued_limit_ms = _queued_limit_ms(c, stuck)
-        if not (known is not None and known.was_announced):
-            waits: dict[str, Any] = {}
-            if work_limit_ms is not None:
-                waits = _in_work(c, stuck, work_limit_ms)
-            elif queued_limit_ms is not None:
-                waits = _queued(c, stuck, queued_limit_ms)
-            if waits:
-                finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
+        announced = known is not None and known.was_announced
+        if not announced and (waits := _evidence_of_waiting(c, stuck)) is not None:
+            finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
         yield finding
 
 
@@ -146,6 +139,15 @@ def _was_cut_off(c: Context) -> bool:
     times = np.concatenate([c.recent.at[:1], c.recent.at[heard]])
     silences = np.diff(times) >= CUT_OFF_MS
     return bool((silences & (times[1:] >= c.now - LOSSES_SHOW_MS)).any())
+
+
+def _evidence_of_waiting(c: Context, stuck: StuckGroup) -> dict[str, Any] | None:
+    """Return the evidence of a group that only waits its turn: its head is in work, or waits for room in a prefetch window."""
+    if (limit_ms := _work_limit_ms(c, stuck)) is not None:
+        return _in_work(c, stuck, limit_ms)
+    if (limit_ms := _queued_limit_ms(c, stuck)) is not None:
+        return _queued(c, stuck, limit_ms)
+    return None
 
 
 def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
