@@ -58,7 +58,8 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
         f"{watcher.PREPARE}\n"
         'curl -sS -H "Accept: text/plain" "$QUEUEWATCH/api/v1/explain/$QUEUE"   # why it fires, and what to do\n'
         'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .           # the suspects, with ids and attempts\n'
-        "export MESSAGE_ID='...'                        # one of them"
+        "export MESSAGE_ID='...'                        # one of them\n"
+        "export GROUP='...'                             # its group, if the queue has groups"
     )
     yield Paragraph(
         "The checks of queuewatch itself use kubectl. With Compose, read the logs with `docker compose -f deploy/compose.yaml "

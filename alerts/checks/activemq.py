@@ -12,6 +12,7 @@ export BROKER='localhost'              # label "scope_id": the broker's name
 export JOLOKIA='http://localhost:8161/api/jolokia'
 export NETRC="$HOME/.netrc"            # machine, login and password of the broker's web console
 export ACTIVEMQ_DATA='/opt/activemq/data'   # on the broker's host: where its log is
+export CONNECTOR='openwire' CLIENT='...'   # to close a connection: names as the check of connections shows them
 export B="org.apache.activemq:type=Broker,brokerName=$BROKER"
 amq() { curl -fsS --netrc-file "$NETRC" -H 'Origin: http://localhost' "$JOLOKIA/$1" | jq .value; }
 marked() { amq "read/$B,destinationType=Queue,destinationName=$1/DLQ"; }   # null: there is no such queue

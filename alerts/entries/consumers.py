@@ -86,7 +86,8 @@ SLOW_CONSUMER = Entry(
         "Take a thread dump of the consumer, then restart it. The messages it held are delivered to other consumers.",
         Remedy(
             'Close its connection with `amq "exec/$B,connector=clientConnectors,connectorName=$CONNECTOR,'
-            'connectionViewType=clientId,connectionName=$CLIENT/stop()"`; check that the client reconnects.',
+            'connectionViewType=clientId,connectionName=$CLIENT/stop()"` (the check of connections shows both names); check '
+            "that the client reconnects.",
             systems=("activemq",),
         ),
         Remedy("Lower the prefetch, so that a slow consumer holds fewer messages.", systems=("activemq",)),

@@ -14,7 +14,9 @@ from botocore import xform_name
 
 from alerts.catalogue import CATALOGUE
 from alerts.checks import activemq, cloudflare, sqs, watcher
+from alerts.config import AlertRulesConfig
 from alerts.entry import Check
+from alerts.runbook import runbook_markdown
 from streaming.judge.metrics import METRICS
 
 # From the interfaces of the 6.3.1 broker (DestinationViewMBean, QueueViewMBean, SubscriptionViewMBean,
@@ -141,9 +143,9 @@ def test_commands_are_valid_shell(text: str) -> None:
 
 
 def test_every_variable_of_a_command_is_set() -> None:
-    """The runbook's first section sets every variable; MESSAGE_ID is the message that the reader looks for."""
-    prepared = "\n".join((sqs.PREPARE, activemq.PREPARE, cloudflare.PREPARE, watcher.PREPARE))
-    known = set(re.findall(r"\b([A-Z][A-Z_]+|Q|B)=", prepared)) | {"MESSAGE_ID"}
-    used = {name for c in COMMANDS for name in re.findall(r"\$\{?([A-Z][A-Z_]*)", c)}
+    """The runbook's first section sets every variable of its checks and remedies."""
+    prepared = runbook_markdown(AlertRulesConfig()).partition("\n## All alerts\n")[0]
+    known = set(re.findall(r"\b([A-Z][A-Z_]+|Q|B)=", prepared))
+    used = {name for c in [*COMMANDS, *IN_FIXES] for name in re.findall(r"\$\{?([A-Z][A-Z_]*)", c)}
     # NF is an awk variable.
     assert used <= known | {"NF"}
