@@ -5,6 +5,7 @@ from __future__ import annotations
 from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
+from alerts.remedy import Remedy
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
 
@@ -181,7 +182,10 @@ WINDOW_TOO_SHORT = Entry(
     rule=(
         "In {short_window_s}, at least {short_window_ratio} of the deliveries, and at least {short_window_min_deliveries}, "
         "outlived their visibility window: the message was deleted after its window, deleted by a consumer that no longer held "
-        "it, or deleted twice; or its deletion was refused because the window had ended, as SQS does for FIFO queues.",
+        "it, or deleted twice; or its deletion was refused because the window had ended, as SQS does for FIFO queues and "
+        "Cloudflare for pull consumers.",
+        "The queue's visibility timeout is known: from its collector or the configuration, or SQS's default is assumed. Workers "
+        "of Cloudflare have none: a batch ends with its invocation.",
     ),
     thresholds=("short_window_ratio", "short_window_s", "short_window_min_deliveries"),
     severity="warning",
@@ -205,17 +209,27 @@ WINDOW_TOO_SHORT = Entry(
             sqs.error_logs("the same message id processed twice"),
             sqs.changes("SetQueueAttributes", "a visibility timeout that was lowered"),
         ),
+        "cloudflare_queues": (
+            cloudflare.consumers("type http_pull, and its visibility_timeout_ms"),
+            cloudflare.peek("attempts above 1: messages that were delivered again"),
+            cloudflare.backlog("a backlog that does not fall although consumers work"),
+            cloudflare.dead_letter_backlog("messages dead-lettered although their work was done"),
+            cloudflare.settings("modified_on: whether a setting was changed just before"),
+        ),
     },
     fix=(
-        "Raise the visibility timeout to the value the evidence names, or extend it while working (ChangeMessageVisibility).",
+        "Raise the visibility timeout to the value the evidence names.",
+        Remedy("Or extend the window while working (ChangeMessageVisibility).", systems=("aws_sqs",)),
+        Remedy(
+            "A `PullConsumer` requests its own leases: raise its `visibility_timeout_s`, or pull fewer messages at a time, "
+            "because all leases of a pull begin at once.",
+            systems=("cloudflare_queues",),
+        ),
         "Make the work idempotent: at-least-once delivery will repeat some of it anyway.",
     ),
     ignore=("Work that is cheap and idempotent: raise short_window_ratio for the pattern.",),
     links=(links.SQS_VISIBILITY,),
-    not_applicable={
-        "activemq": "A message stays with its consumer until it is acknowledged or the connection ends.",
-        "cloudflare_queues": "A batch ends with its invocation.",
-    },
+    not_applicable={"activemq": "A message stays with its consumer until it is acknowledged or the connection ends."},
 )
 
 QUEUE_SILENT = Entry(

@@ -2,7 +2,7 @@
 
 from queuewatch.cloudflare import PullConsumer
 
-with PullConsumer(account_id, queue_id, queue="orders", to="https://queuewatch.example.org") as consumer:
+with PullConsumer(account_id, queue_id, queue="orders", to="https://queuewatch.example.org/api/v1/events") as consumer:
     for message in consumer.pull():
         work_on(message.body)
         consumer.settle(acks=[message])
