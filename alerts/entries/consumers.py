@@ -70,7 +70,7 @@ SLOW_CONSUMER = Entry(
         "activemq": (
             activemq.consumers("the consumer: DispatchedQueueSize, MessageCountAwaitingAcknowledge, PrefetchSize, SlowConsumer"),
             activemq.connections("its host; an old open transaction; Blocked"),
-            activemq.times("the usual times of this queue, in milliseconds"),
+            activemq.times("AverageEnqueueTime, to compare with how long the consumer has held its message"),
             activemq.options("a slow-consumer strategy that may abort it soon, and how often it checks"),
             activemq.log("an abort: the client may remain as a zombie whose acknowledgements are dropped"),
         ),

@@ -41,7 +41,7 @@ QUEUE_FAILING = Entry(
     alert=signal_alert(
         "QueueFailing",
         "Consumers receive messages but finish hardly any.",
-        f"At least half of the deliveries of {QUEUE} end without being settled. Poison suspects: "
+        f"Many deliveries of {QUEUE} end without being settled. Poison suspects: "
         f"{companion('queuewatch_poison_messages', 'count')}. Dead-lettered so far: "
         f"{companion('queuewatch_messages_dead_lettered_total', 'count')}. Visible: {messages_in('visible')}. Signals: "
         f"{own_value('count')}.",
@@ -206,7 +206,7 @@ WINDOW_TOO_SHORT = Entry(
             sqs.attributes("VisibilityTimeout"),
             sqs.function("Timeout: the visibility timeout should be six times as long"),
             sqs.lambda_metric("Duration", "Maximum", "how long processing really takes"),
-            sqs.error_logs("the same message id processed twice"),
+            sqs.error_logs("errors about work that was already done"),
             sqs.changes("SetQueueAttributes", "a visibility timeout that was lowered"),
         ),
         "cloudflare_queues": (
@@ -263,7 +263,7 @@ QUEUE_SILENT = Entry(
             sqs.metric("NumberOfMessagesSent", "Sum", "zero: the producers stopped; not zero: only their telemetry stopped"),
             sqs.attributes("whether the policy still allows the producers"),
             sqs.changes("SetQueueAttributes", "a policy changed just before"),
-            sqs.service("whether the producing service runs"),
+            sqs.service("whether the producing service runs: first set SERVICE, and CLUSTER, to it"),
             sqs.tags("who owns the producers"),
         ),
         "activemq": (
@@ -275,8 +275,8 @@ QUEUE_SILENT = Entry(
         ),
         "cloudflare_queues": (
             cloudflare.info("the producers bound to the queue"),
-            cloudflare.deployments("a deployment of the producer just before"),
-            cloudflare.tail("the producer's errors"),
+            cloudflare.deployments("a deployment of the producer just before: first set WORKER to the producer"),
+            cloudflare.tail("the producer's errors, with the same WORKER"),
             cloudflare.settings("delivery_paused does not stop sends; a deleted and recreated queue does"),
             cloudflare.backlog("whether the backlog is empty"),
         ),

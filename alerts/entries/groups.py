@@ -29,7 +29,7 @@ GROUP_STUCK = Entry(
         "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
         "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
         "limit, or within {stalled_s} once it came back. After that the queue is stalled. Consumers that were busy and have "
-        "received nothing since the head came back are gone for the moment: they leave no stuck group.",
+        "received nothing since the head came back are gone for the moment; the group then does not count as stuck.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
@@ -39,8 +39,9 @@ GROUP_STUCK = Entry(
         "prefetch window (ActiveMQ gives all of a group to one consumer): a consumer's window is full, and no consumer with a "
         "full window has worked on one message for longer than the limit and twice the 99th percentile of holds. If one has, "
         "the signal is critical and names it.",
-        "On SQS any consumer may receive any group: of twenty groups or more, one whose head was never received waits for its "
-        "turn while consumers have a backlog, that is if the youngest message received had waited for a quarter of the limit.",
+        "On SQS any consumer may receive any group. A group whose head was never received only waits for its turn, and does not "
+        "count as stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
+        "received had waited for at least a quarter of the limit.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
         "deleted, a head that seems to have come back may still be in work: for twice the longest hold it does not fire.",
     ),
@@ -89,7 +90,7 @@ GROUP_STUCK = Entry(
             sqs.consumers("FunctionResponseTypes: ReportBatchItemFailures; without it one failure returns the whole batch"),
         ),
         "activemq": (
-            activemq.groups("which consumer owns the group"),
+            activemq.groups("the owner of the stuck group"),
             activemq.consumers("that consumer: messages awaiting acknowledgement, a DequeueCounter that does not rise"),
             activemq.browse("the head of the group (JMSXGroupID) and its redelivery flag"),
             activemq.connections("the owner's host, and an old open transaction"),
@@ -206,7 +207,7 @@ CONCURRENCY_COLLAPSED = Entry(
     ),
     rule=(
         "At least {collapsed_groups_backlog} groups of the queue have a backlog.",
-        "At most {collapsed_groups_in_flight} group(s) were in flight for {collapsed_s}.",
+        "The number of groups in flight was at most {collapsed_groups_in_flight} for {collapsed_s}.",
         "Messages sent with a delay are no backlog until they are visible.",
         "The severity is info, and nothing alerts, while consumers that work on a schedule are away, and for {collapsed_s} after "
         "they return. QueueStalled reports consumers that stay away for longer than usual.",

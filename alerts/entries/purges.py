@@ -40,9 +40,9 @@ QUEUE_PURGED = Entry(
         EvidenceField("purged", "how many messages were removed unprocessed"),
         EvidenceField("purged_exact", "false: not all messages are reported, so the number is a lower bound"),
         EvidenceField("received", "how many of them had been delivered at least once"),
-        EvidenceField("purges", "how many purges that were"),
+        EvidenceField("purges", "how many purges there were"),
         EvidenceField("purged_at", "when the last of them was, in milliseconds since 1970: look for this time in audit logs"),
-        EvidenceField("oldest_age_s", "the age of the oldest removed message, in seconds: from when on to send again"),
+        EvidenceField("oldest_age_s", "the age of the oldest removed message, in seconds: nothing older has to be sent again"),
     ),
     checks={
         "aws_sqs": (
@@ -52,7 +52,7 @@ QUEUE_PURGED = Entry(
             ),
             sqs.metric("NumberOfMessagesSent", "Sum", "how much was sent since the oldest removed message"),
             sqs.attributes("the counts now: messages sent since the purge are there; Policy: who may call sqs:PurgeQueue"),
-            sqs.tags("who owns the queue: they know whether the purge was meant"),
+            sqs.tags("the owner, who knows whether the purge was meant"),
         ),
         "activemq": (
             activemq.audit("purge, with the user and the time; without the audit log nothing says who it was"),
@@ -62,7 +62,7 @@ QUEUE_PURGED = Entry(
             activemq.dead_letters("whether the messages are in the dead-letter queue instead; a purge puts none there"),
         ),
         "cloudflare_queues": (
-            cloudflare.last_purge("started_at: when the queue was last purged"),
+            cloudflare.last_purge("started_at: whether it is the purge of `purged_at`"),
             cloudflare.backlog("backlog_count now"),
             cloudflare.settings("the producers bound to the queue: who can send the messages again"),
             cloudflare.deployments("a deployment at the time of the purge: a script of it may purge the queue"),

@@ -127,8 +127,8 @@ QUEUE_MISCONFIGURED = Entry(
         "is shorter than processing usually takes; a back-off exceeds the maximum delay; one error fails a whole batch of 100 "
         "or more. Findings of the queue's collector are added.",
         "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has used {fifo_limit_ratio} "
-        "of {fifo_call_limit} calls per second, at {fifo_messages_per_call} message(s) per call, for {fifo_limit_s}: its "
-        "settings limit its throughput. The severity is warning if this holds even for calls with ten messages.",
+        "of {fifo_call_limit} calls per second for {fifo_limit_s} (messages per call: {fifo_messages_per_call}): its settings "
+        "limit its throughput. The severity is warning if this holds even for calls with ten messages.",
     ),
     thresholds=("fifo_limit_ratio", "fifo_call_limit", "fifo_messages_per_call", "fifo_limit_s"),
     severity="info",

@@ -363,7 +363,7 @@ CLOCK_UNTRUSTED = Entry(
     checks={},
     watcher_checks=(
         watcher.clocks("whether this host's own clock is right"),
-        watcher.skew("the queues whose senders are ahead"),
+        watcher.skew("which queues, and by how many seconds"),
         watcher.events("how many events are ahead"),
         watcher.newest_events("`at` of the newest events, by consumer"),
         watcher.collectors("whether the collectors report again"),

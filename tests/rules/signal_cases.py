@@ -338,9 +338,9 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "QueueFailing",
         "critical",
         _all(VISIBLE, (of("queuewatch_poison_messages"), "31x40"), (of("queuewatch_messages_dead_lettered_total"), "7x40")),
-        f"At least half of the deliveries of {WHERE} end without being settled. Poison suspects: 31. Dead-lettered so far: 7. "
+        f"Many deliveries of {WHERE} end without being settled. Poison suspects: 31. Dead-lettered so far: 7. "
         "Visible: 184. Signals: {n}.",
-        f"At least half of the deliveries of {WHERE} end without being settled. Poison suspects: unknown. Dead-lettered so far: "
+        f"Many deliveries of {WHERE} end without being settled. Poison suspects: unknown. Dead-lettered so far: "
         "unknown. Visible: unknown. Signals: {n}.",
     ),
     "QueueLagging": state_signal(
