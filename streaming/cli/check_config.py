@@ -9,7 +9,7 @@ import typer
 
 
 def check_config(file: Annotated[Path, typer.Argument(help="The configuration file (YAML).")]) -> None:
-    """Check a configuration file and the environment's overrides; lists all errors and then exits with 2."""
+    """Check a configuration file and the environment's overrides; if there are errors, list all of them and exit with 2."""
     from streaming.config import load_config
     from streaming.config.check import check_destination, check_files, summary, unread_variables, warnings
 

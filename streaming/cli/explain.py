@@ -1,4 +1,4 @@
-"""`queuewatch explain`: asks the running service why something fires or does not."""
+"""`queuewatch explain`: asks the running service why signals fire or do not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Explain in words and numbers why a queue, message, group or consumer fires or does not."""
+    """Explain in words and numbers why signals fire, or do not, for a queue, message, group or consumer."""
     from urllib.parse import quote
 
     import httpx

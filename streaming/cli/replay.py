@@ -24,8 +24,14 @@ def replay(
         list[Path],
         typer.Argument(help="Files of recorded events: NDJSON, JSON or Arrow IPC, plain or gzip; - reads standard input."),
     ],
-    every: Annotated[str | None, typer.Option(help="Interval of printed metrics in event time, for example 60s or 5m.")] = None,
-    until: Annotated[str | None, typer.Option(help="Continue after the last event until this time.")] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Interval of printed metrics in event time, for example 5m; by default 60s or replay.every_s."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Stop at this time, before or after the last event: 2026-11-21T10:00:00Z or epoch milliseconds."),
+    ] = None,
     config: OptionalConfigFile = None,
     engine: Annotated[EngineName | None, typer.Option(help="The tracking engine; both give the same lines.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if an event cannot be read.")] = False,

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from streaming.cli.errors import CommandError
-from streaming.cli.options import OptionalConfigFile
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard a checkpoint, offline.")
 
@@ -74,7 +73,10 @@ def reshard(
     checkpoint: CheckpointFolder,
     shards: Annotated[int, typer.Option("--shards", help="Number of shards of the new checkpoint.", min=1, max=256)],
     out: Annotated[Path, typer.Option("--out", help="The folder of the new checkpoint; must not exist.")],
-    config: OptionalConfigFile = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration file (YAML), if its section `queues` marks queues as ordered."),
+    ] = None,
     spool_is_empty: Annotated[
         bool, typer.Option("--spool-is-empty", help="Confirm that files already read are no longer in the spool folder.")
     ] = False,

@@ -153,7 +153,7 @@ class HttpSection(Section):
     metrics_zero_states: bool = True
     """Give `queuewatch_queue_status` and `queuewatch_telemetry_basis` a series with 0 for each state a queue is not in.
 
-    Without these, a queue has eleven series less; alerts and panels work the same.
+    Without these, a queue has eleven fewer series; alerts and panels work the same.
     """
     ingest: IngestSection = Field(default_factory=IngestSection)
 
