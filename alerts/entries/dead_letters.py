@@ -150,7 +150,7 @@ DEAD_LETTER_EXPIRING = Entry(
             cloudflare.backlog("oldest_message_timestamp_ms and backlog_count"),
             cloudflare.peek("what the messages are"),
             cloudflare.queues("whether the dead-letter queue has a consumer at all"),
-            cloudflare.info("its producers: which queue these dead letters come from"),
+            cloudflare.dead_letter_sources("which queue these dead letters come from"),
         ),
     },
     fix=(

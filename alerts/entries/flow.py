@@ -24,9 +24,9 @@ QUEUE_FAILING = Entry(
         "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports "
         "the failures.",
         "It fires sooner if the failure is clear: over 40 s, more deliveries failed than chance explains, and the first and the "
-        "last 10 s of that time have failures. The time is longer where a restart of all consumers could look the same. What "
-        "they held fails within the 99th percentile of the queue's holding times, or within a visibility timeout if nothing was "
-        "received in the last 10 s.",
+        "last 10 s of that time have failures. The time is longer where a restart of all consumers could look the same: what "
+        "they held when they were stopped fails within the 99th percentile of the queue's holding times, or within a visibility "
+        "timeout if nothing was received in the last 10 s.",
         "It also fires if some consumers fail at least {failing_ratio} of their own deliveries (at least "
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",
@@ -108,8 +108,8 @@ QUEUE_LAGGING = Entry(
         "At this rate the oldest visible message passes {lag_limit_s} (`lag_limit_s`, per queue pattern: set it to the queue's "
         "objective) within {lag_forecast_s}, or has already passed it.",
         "Within {lag_forecast_lost_s} if consumers fell silent and were not replaced: for five minutes nothing was finished by a "
-        "consumer that worked within the hour, fewer messages leave than before and no more arrive, and every consumer that "
-        "still works was there before.",
+        "consumer that worked within the hour, fewer messages leave than before, no more arrive than before, and every consumer "
+        "that still works was there before.",
         "It does not fire while the waiting messages will be processed before the limit and the backlog has not grown for two "
         "minutes, for example after a nightly batch.",
         "It is critical if the age will pass half of the retention within a day.",

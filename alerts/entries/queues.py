@@ -28,11 +28,12 @@ QUEUE_STALLED = Entry(
         "caught up with its messages.",
         "While messages are in flight, nothing was settled for twice as long as 99 % of this queue's messages are held: where "
         "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
-        "window takes. So if all consumers that hold any have one, and it is less, twice the longest time within a day that one "
-        "of them took to finish its next message is enough. Where no visibility timeout is reported or configured, messages that "
-        "seem to have come back may still be in work, once one was held for longer than the assumed timeout and then deleted.",
-        "If no collector reports on an SQS standard queue, other messages wait than poison suspects that nobody has received for "
-        "{stalled_s}: most likely SQS moved those to a dead-letter queue, which it reports to no one.",
+        "window takes. So if every consumer that holds messages has such a window, twice the longest time that one of them took "
+        "within a day to finish its next message is enough, if that is less. Where no visibility timeout is reported or "
+        "configured, messages that seem to have come back may still be in work, once one was held for longer than the assumed "
+        "timeout and then deleted.",
+        "If no collector reports on an SQS standard queue, it does not fire while all that seems to wait are poison suspects "
+        "and nothing was received for {stalled_s}: most likely SQS moved them to a dead-letter queue, and it tells nobody.",
         "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
         "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "
