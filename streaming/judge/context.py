@@ -79,8 +79,6 @@ class Context:
     """The number of unsettled messages tracked individually."""
     broker_counts: dict[str, int] = field(init=False)
     """The broker's own counts by state, if fresh."""
-    coverage_ratio: float | None = field(init=False)
-    """Tracked messages as a share of the broker's count; None where there is nothing to compare."""
     dead_letter_attributes: QueueAttributes | None = field(init=False)
     """The broker's report on the queue's dead-letter queue; None where it has none, or none that is known."""
 
@@ -98,8 +96,27 @@ class Context:
         self.paused = summary.attribute("paused") is True
         self.tracked = numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
         self.broker_counts = _fresh_counts(summary.attributes, self.now)
-        self.coverage_ratio = _coverage_ratio(self.tracked, self.broker_counts)
         self.dead_letter_attributes = self._attributes_of(self.dead_letter_queue)
+
+    @cached_property
+    def tracked_near_count(self) -> int:
+        """The number of messages tracked now or at the time of the latest count, whichever is nearer to it.
+
+        Since the last poll a backlog may have grown; where sends are reported late, less was known at its time.
+        """
+        depths, counted = self.summary.depths, sum(self.broker_counts.values())
+        then = self.memory.evidence.tracked_at(depths[-1].at) if depths else None
+        low, high = sorted((self.tracked, sum(then) if then else self.tracked))
+        return min(max(counted, low), high)
+
+    @property
+    def coverage_ratio(self) -> float | None:
+        """Tracked messages as a share of the broker's count; None where there is nothing to compare."""
+        if "visible" not in self.broker_counts:
+            return None
+        counted = sum(self.broker_counts.values())
+        # A count of zero while some are tracked is treated as a count of one.
+        return 1.0 if counted == self.tracked_near_count == 0 else self.tracked_near_count / max(counted, 1)
 
     @cached_property
     def retention_ms(self) -> int:
@@ -180,14 +197,6 @@ def _fresh_counts(attributes: Mapping[str, Reported], now: int) -> dict[str, int
             if now - at <= BROKER_COUNTS_FRESH_MS and isinstance(value, int) and value is not True and value is not False:
                 counts[state] = value
     return counts
-
-
-def _coverage_ratio(tracked: int, broker_counts: Mapping[str, int]) -> float | None:
-    if "visible" not in broker_counts:
-        return None
-    counted = sum(broker_counts.values())
-    # A count of zero while some are tracked is treated as a count of one.
-    return 1.0 if counted == tracked == 0 else tracked / max(counted, 1)
 
 
 def seconds(milliseconds: float) -> float:

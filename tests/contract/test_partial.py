@@ -113,6 +113,18 @@ def test_coverage_exists_when_the_broker_counts_nothing(tmp_path: Path) -> None:
     assert lines.metric("telemetry_coverage_ratio", queue="q")[480] > 10
 
 
+def test_coverage_compares_a_count_with_what_was_tracked_at_its_time(tmp_path: Path) -> None:
+    """Between two polls a backlog grows and shrinks; complete telemetry is complete all the while."""
+    events = [ev("sent", 1 + i / 10, message_id=f"m{i}") for i in range(900)]
+    events += [ev("deleted", 120 + i / 4, message_id=f"m{i}") for i in range(600)]
+    polls = [(at, min(10 * max(at - 1, 0), 900) - 4 * min(max(at - 120, 0), 150)) for at in range(0, 300, 60)]
+    events += [
+        ev("queue_state", at + 0.05, attributes={"visible": visible, "in_flight": 0, "delayed": 0}) for at, visible in polls
+    ]
+    lines = replayed(ordered([*events, ev("heartbeat", 300, consumer="x")]), tmp_path, every="10s")
+    assert all(0.98 <= ratio <= 1.02 for ratio in lines.metric("telemetry_coverage_ratio", queue="q").values())
+
+
 def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
     """Sends and ends are seen and the counts agree: the tracked messages are published, their ages exact."""
     events = [*worked(900), ev("sent", 600, message_id="old"), *counted([1] * 20 + [2] * 20)]

@@ -80,20 +80,20 @@ def telemetry_partial(c: Context) -> Iterator[Finding]:
     ratio, since = c.coverage_ratio, uncovered_since(c)
     if since is None or ratio is None or c.now - since < c.thresholds.coverage_s * 1000:
         return
-    counted = sum(c.broker_counts.values())
+    counted, tracked = sum(c.broker_counts.values()), c.tracked_near_count
     reason = c.knowledge.reason
     missing = "some sends, or some receives of consumers that are not instrumented" if ratio < 1 else "some deletions"
     why = reason.why if reason.basis != "messages" else f"{missing} are not reported"
     evidence = {
         "coverage_ratio": round(ratio, 3),
-        "tracked": c.tracked,
+        "tracked": tracked,
         "broker_count": counted,
         "off_s": seconds(c.now - since),
         "missing": why,
         "next_step": reason.next_step,
         "withheld": ", ".join(withheld(reason.basis)),
         "summary": (
-            f"{plural(c.tracked, 'message')} of {c.name.queue} {'is' if c.tracked == 1 else 'are'} tracked but "
+            f"{plural(tracked, 'message')} of {c.name.queue} {'is' if tracked == 1 else 'are'} tracked but "
             f"the broker counts {counted} ({ratio:.0%}): {why}" + (f"; {reason.next_step}." if reason.next_step else ".")
         ),
     }
