@@ -57,6 +57,15 @@ def test_the_basis_says_that_deletions_are_missing() -> None:
     assert "instrument the deletions" in queue.next_step
 
 
+def test_where_only_sends_are_reported_and_nothing_is_counted_the_basis_says_what_to_do() -> None:
+    """Nothing shows whether these messages wait or were received by consumers that do not report."""
+    sent = [event("sent", 1000 * n, message_id=f"m{n}") for n in range(60)]
+    queue = failing(sent, 60).snapshots[-1].queues[0]
+    assert queue.basis == "messages"
+    assert queue.basis_reason == "only sends are seen; no broker count contradicts that nobody has received them"
+    assert queue.next_step.startswith("start a collector")
+
+
 @pytest.mark.parametrize("counts", [True, False], ids=["counted", "without counts"])
 def test_consumers_that_are_broken_from_the_start_are_announced(counts: bool) -> None:
     """They never reported a deletion either, but what they received is still in the queue."""

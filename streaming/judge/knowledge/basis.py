@@ -179,7 +179,7 @@ def basis_of(
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
     agree = demonstrated and (holds or not e.counted_at) and not (early and passed)
     if not few_sends and seen.sends and seen.ends and not went_unseen and not left_out and (agree or not e.seen_at):
-        return BasisReason("messages", _agreement(counts_fresh), "")
+        return _agreement(seen, name, counts_fresh=counts_fresh)
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
         if not seen.ends:
@@ -203,10 +203,13 @@ def basis_of(
     )
 
 
-def _agreement(counts_fresh: bool) -> str:
+def _agreement(seen: Sides, name: str, *, counts_fresh: bool) -> BasisReason:
     if counts_fresh:
-        return "sends and ends are seen, and the broker's counts agree"
-    return "sends and ends are seen; no broker count contradicts this"
+        return BasisReason("messages", "sends and ends are seen, and the broker's counts agree", "")
+    if seen.deliveries:
+        return BasisReason("messages", "sends and ends are seen; no broker count contradicts this", "")
+    why = "only sends are seen; no broker count contradicts that nobody has received them"
+    return BasisReason("messages", why, f"start a collector: it shows whether {name} has consumers that do not report")
 
 
 _DELETIONS = "instrument the deletions of {}: only deliveries by its consumers are reported"
