@@ -20,7 +20,7 @@ DEAD_LETTER_ARRIVED = Entry(
     rule=(
         "A message arrived in a dead-letter queue. The arrival was seen as a move, seen as a first receive there that names its "
         "source queue, inferred because the deliveries and the last window ran out and the source's count fell, or counted "
-        "because the dead-letter queue's depth rose although no message was reported.",
+        "because the dead-letter queue's depth rose and no message was reported that explains it within two minutes.",
         "The signal ends {dead_letter_quiet_s} after the last arrival.",
     ),
     thresholds=("dead_letter_quiet_s",),

@@ -39,7 +39,8 @@ QUEUE_STALLED = Entry(
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count, nothing in "
         "flight, and a backlog that never falls. For a broker that does not report messages in flight (Cloudflare), deliveries "
         "must have been reported and then stopped, and the backlog must have grown without ever falling, or contain a message "
-        "that came back; where the broker reports its oldest message, that must be the same all the time.",
+        "that came back; where the broker reports its oldest message, that must be the same all the time. It then fires half a "
+        "minute sooner, because a count is half a minute old when it arrives.",
     ),
     thresholds=("stalled_s",),
     severity="critical",
