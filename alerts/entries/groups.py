@@ -29,7 +29,8 @@ GROUP_STUCK = Entry(
         "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
         "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
         "limit, or within {stalled_s} once it came back. After that the queue is stalled. Consumers that were busy and have "
-        "received nothing since the head came back are gone for the moment; the group then does not count as stuck.",
+        "received nothing since the head came back are gone for the moment; the group then does not count as stuck. Once "
+        "announced, a group whose head failed stays stuck until it moves, whatever consumers do.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from streaming.core.settings import QueueName
@@ -11,7 +12,7 @@ from streaming.judge.knowledge.queue import Knowledge
 from streaming.judge.measured import Measured
 from streaming.judge.next_evaluation import NextEvaluation, is_steady, next_evaluation
 from streaming.judge.rules.status import queue_status
-from streaming.judge.signals import SignalName
+from streaming.judge.signals import SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
 
 
@@ -26,6 +27,8 @@ class Evaluation:
     knowledge: Knowledge
     basis_since: int
     ordered: bool
+    stuck_groups: frozenset[str]
+    """The groups that GroupStuck is about."""
     coverage_ratio: float | None
     time_to_drain_s: float | None
     folded: tuple[int, int, int]
@@ -37,10 +40,10 @@ class Evaluation:
     """A count equal to the previous one adds nothing."""
 
 
-def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Evaluation:
+def evaluate(c: Context, found: Collection[SignalKey], near: dict[SignalName, Measured]) -> Evaluation:
     """Return the result for a queue that has just been judged.
 
-    `near`: the distance to firing of signals that only their rule can measure; `found`: a rule found something.
+    `found`: what its rules found; `near`: the distance to firing of signals that only their rule can measure.
     """
     status, drain_s, summary, top_k = queue_status(c), time_to_drain_s(c), c.summary, c.settings.top_k
     ordered = summary.ordered_facts
@@ -48,7 +51,7 @@ def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Ev
     dead_letter_queue = c.dead_letter_queue
     waiting = summary.numbers["visible"] > 0 and not summary.dead_letter and not c.paused
     folded_messages = summary.numbers["poison"] - len(c.messages("poison"))
-    again = next_evaluation(c, status, drain_s, found=found)
+    again = next_evaluation(c, status, drain_s, found=bool(found))
     return Evaluation(
         at=c.now,
         judge_again=again,
@@ -56,6 +59,7 @@ def evaluate(c: Context, near: dict[SignalName, Measured], *, found: bool) -> Ev
         knowledge=replace(c.knowledge, near=near) if near else c.knowledge,
         basis_since=c.memory.basis_since,
         ordered=c.ordered,
+        stuck_groups=frozenset(key.group for key in found if key.signal == "GroupStuck" and key.group is not None),
         coverage_ratio=c.coverage_ratio,
         time_to_drain_s=drain_s,
         folded=(max(0, groups), max(0, len(summary.consumers) - top_k), max(0, folded_messages)),

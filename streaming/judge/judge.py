@@ -147,7 +147,7 @@ def _evaluate(
             )
             found, near = _conclude(context)
             findings |= found
-            memory.schedule.put(place, evaluate(context, near, found=bool(found)), queues)
+            memory.schedule.put(place, evaluate(context, found, near), queues)
             memory.queues.put(name, context.memory)
             if failing.failing_in_the_making(context.memory, now, context.thresholds):
                 making.add(name)

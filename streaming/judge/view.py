@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple, overload
@@ -165,7 +165,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
     depth, reason = evaluation.knowledge.depth, evaluation.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
     top_k = settings.top_k
-    groups, other_groups, other_oldest = _groups(summary, top_k)
+    groups, other_groups, other_oldest = _groups(summary, evaluation.stuck_groups, top_k)
     held = summary.consumers
     return QueueView(
         system=summary.name.system,
@@ -191,7 +191,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         totals=_totals(summary, reason.basis),
         receive_count_max=numbers["receive_count_max"] if receives else None,
         poison_messages=numbers["poison"] if receives else None,
-        stuck_groups=summary.ordered_facts.stuck_groups if summary.ordered_facts else 0,
+        stuck_groups=_stuck_groups(summary, evaluation.stuck_groups),
         groups=_group_states(summary, evaluation.ordered),
         top_groups=groups,
         other_groups=other_groups,
@@ -276,10 +276,15 @@ def _because(view: MessageView, why: tuple[str, ...]) -> MessageView:
     return view if view.why == why else replace(view, why=why)
 
 
-def _groups(summary: QueueSummary, top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:
+def _stuck_groups(summary: QueueSummary, stuck: Collection[str]) -> int:
+    """Return how many groups are stuck, those beyond the longest list included."""
+    ordered = summary.ordered_facts
+    return len(stuck) + ordered.stuck_groups - len(ordered.stuck) if ordered is not None else 0
+
+
+def _groups(summary: QueueSummary, stuck: Collection[str], top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:
     ordered = summary.ordered_facts
     if ordered is not None:
-        stuck = {s.group.name for s in ordered.stuck}
         views = tuple(_group(g, g.name in stuck) for g in ordered.oldest)
         return views, max(0, ordered.groups - len(views)), ordered.others_oldest_at
     groups = summary.groups

@@ -50,9 +50,9 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """Return when queues were judged, in milliseconds after T0, and which."""
     found: list[tuple[int, str]] = []
 
-    def seen(c: Context, near: Any, **more: bool) -> Evaluation:
+    def seen(c: Context, *concluded: Any) -> Evaluation:
         found.append((c.now - T0, c.name.queue))
-        return evaluate(c, near, **more)
+        return evaluate(c, *concluded)
 
     made: Callable[..., Evaluation] = seen
     monkeypatch.setattr(module, "evaluate", made)

@@ -171,13 +171,15 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
 
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight for longer than a consumer is given time, or failed and not
-    visible yet; or a consumer receives from the queue, and the head came back or a younger message was received instead of it.
-    Where no consumer receives at all, the queue is stalled and no group is stuck. 5. Nothing of the group was settled after the
-    visibility timeout of a head that is not in flight: then a later message was received, and the head is gone although no
-    deletion was reported. A head that was given back may be from the same batch as that message. 6. It does not wait for
-    its turn. On SQS, heads that were never received do if there are many groups and consumers have a backlog: the youngest
-    message received so far had waited long. One receive takes the older and the younger messages of a group, and which group
-    comes next is up to the queue.
+    visible yet; or it came back; or a younger message was received instead of it, by a consumer that still receives from the
+    queue. 5. Nothing of the group was settled after the visibility timeout of a head that is not in flight: then a later message
+    was received, and the head is gone although no deletion was reported. A head that was given back may be from the same batch as
+    that message. 6. It does not wait for its turn. On SQS, heads that were never received do if there are many groups and
+    consumers have a backlog: the youngest message received so far had waited long. One receive takes the older and the younger
+    messages of a group, and which group comes next is up to the queue.
+
+    Groups whose head failed before are listed by 1 to 3 and 5 alone, too: while their signal fires, it goes on. Where no consumer
+    receives at all, the queue is stalled, and none begins.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
@@ -199,9 +201,10 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
     touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
+    failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~w.delayed[groups.head]
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
-    hit = (groups.unsettled > 1) & (now - since >= limit) & touched & ~gone
+    hit = (groups.unsettled > 1) & (now - since >= limit) & (touched | failed) & ~gone
     waits = hit & (receives == 0) & ~in_flight
     have_backlog = record.youngest_received_at - record.youngest_sent_at >= BACKLOG_WAIT_RATIO * limit
     blocks_groups = state.queues.limit("blocks_groups", settings)[number] > 0
@@ -215,13 +218,13 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
             reason = "held_head"
         else:
             reason = "poison_head" if receives[i] > 1 else "not_received"
-        out.append((int(since[i]), groups.name(i), i, reason))
+        out.append((int(since[i]), groups.name(i), i, reason, bool(touched[i])))
     out.sort()
     listed = out[: settings.messages_per_queue]
-    listed_groups = groups.some([i for _, _, i, _ in listed])
+    listed_groups = groups.some([i for _, _, i, _, _ in listed])
     return [
-        StuckGroup(group, since_ms, reason, group.unsettled - 1)
-        for group, (since_ms, _, _, reason) in zip(listed_groups, listed, strict=True)
+        StuckGroup(group=group, since=since_ms, reason=reason, waiting=group.unsettled - 1, may_begin=may_begin)
+        for group, (since_ms, _, _, reason, may_begin) in zip(listed_groups, listed, strict=True)
     ], len(out)
 
 

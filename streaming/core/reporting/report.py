@@ -72,6 +72,8 @@ class StuckGroup(NamedTuple):
     since: int
     reason: str
     waiting: int
+    may_begin: bool
+    """False where a signal about it only goes on: its head is being tried again, or no consumer receives from the queue."""
 
 
 class LookAhead(NamedTuple):

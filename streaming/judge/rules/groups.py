@@ -52,7 +52,7 @@ def group_stuck(c: Context) -> Iterator[Finding]:
 
     It is shown, but does not alert, while a consumer works on the head for no longer than usual, or while the head waits for room
     in the prefetch window of a busy consumer: the group only waits its turn.
-    Once announced, it stays so until the group moves.
+    Once announced, it stays so until the group moves, whether or not consumers receive.
     """
     ordered = c.summary.ordered_facts
     if ordered is None or not ordered.stuck:
@@ -60,13 +60,15 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     cut_off = _was_cut_off(c)
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
+        announced = known is not None and known.was_announced
+        if not (stuck.may_begin or announced):
+            continue
         doubtful = c.basis != "messages" or (known is None and (cut_off or _is_denied(c, stuck)))
         if doubtful and not _is_proved(c, stuck):
             continue
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
         finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
-        announced = known is not None and known.was_announced
         if not announced and (waits := _evidence_of_waiting(c, stuck)) is not None:
             finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
         yield finding
