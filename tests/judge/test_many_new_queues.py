@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,4 +107,8 @@ def test_of_queues_known_in_part_signals_come_as_soon(sends_reported: bool, monk
     waiting = judged(steps)
     assert len(without.firing("QueueStalled")) == len(QUEUES)
     assert waiting.changes_seen() == without.changes_seen()
-    assert [list(s.queues) for s in waiting.snapshots] == [list(s.queues) for s in without.snapshots]
+    # Coverage is of the count that was compared last.
+    views, expected = (
+        [[replace(view, coverage_ratio=None) for view in s.queues] for s in run.snapshots] for run in (waiting, without)
+    )
+    assert views == expected
