@@ -134,6 +134,20 @@ def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
     assert lines.metric("oldest_message_age_exact", queue="q", scope="all")[840] == 1
 
 
+@pytest.mark.parametrize(("known", "exact"), [({}, 0), ({"sent_at": ev("x", -100)["at"]}, 1)], ids=["unknown", "known"])
+def test_the_age_of_a_dead_letter_is_exact_only_if_its_send_time_is_known(
+    tmp_path: Path, known: dict[str, int], exact: int
+) -> None:
+    """Until then it counts from the move. The age that CloudWatch shows does so in any case."""
+    lines = replayed(
+        [ev("dead_lettered", 0, message_id="m", to_queue="q-dlq", **known), ev("heartbeat", 300, consumer="x")], tmp_path
+    )
+    assert lines.metric("oldest_message_age_seconds", queue="q-dlq", scope="all")[300] == (400 if exact else 300)
+    for scope in ("all", "visible", "healthy"):
+        assert lines.metric("oldest_message_age_exact", queue="q-dlq", scope=scope)[300] == exact
+    assert lines.metric("oldest_message_age_exact", queue="q-dlq", scope="cloudwatch")[300] == 1
+
+
 def test_an_unknown_queue_is_never_ok(tmp_path: Path) -> None:
     """Settings were reported once, without a count."""
     lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), ev("heartbeat", 300, consumer="x")], tmp_path)

@@ -192,6 +192,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "poison": np.bincount(queue[selected.poison], minlength=n),
         "used_up": np.bincount(queue[selected.used_up], minlength=n),
         "dead_letters": np.bincount(queue[selected.dead], minlength=n),
+        "send_unknown": np.bincount(queue[w.live & ((rows["flags"] & F_SENT_KNOWN) == 0)], minlength=n),
         "age_sum_ms": age_sum_ms,
         "receive_count_max": receives_max,
         "expires_at": expires_at,

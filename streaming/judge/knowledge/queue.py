@@ -98,7 +98,16 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
     A message whose receives are used up and whose window is over moves to the dead-letter queue at the next receive, which is not
     reported. Once a consumer has received after it, it does not count. Before, it counts if nobody seems to receive: if nobody
     received after its own last receive, or for a minute. Otherwise the age of the other messages is a lower bound.
+    So it is while the send time of a message is not known, which then counts from its first event.
     """
+    found = _ages_of_tracked(summary, visibility_ms, now)
+    if not summary.numbers["send_unknown"]:
+        return found
+    # CloudWatch counts the age of a dead letter from its arrival.
+    return {scope: Age(age.since_ms, age.exact and scope == "cloudwatch" and summary.dead_letter) for scope, age in found.items()}
+
+
+def _ages_of_tracked(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:
     over_at, first = summary.numbers["used_up_last"], summary.numbers["used_up_first"]
     received = summary.last_received_at
     nobody = received <= first - visibility_ms or now - received > RECEIVING_MS
