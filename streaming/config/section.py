@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
+from streaming.config.shorthand import kinds_of
+
 LONGEST_S: Final = 1e9
 """The longest duration, in seconds: thirty years. Far longer ones do not fit where times are computed in milliseconds."""
 
@@ -48,6 +50,16 @@ class Section(BaseModel):
     """A frozen mapping with known keys; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_not_booleans(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads `port: yes` as a boolean, which pydantic takes for 1."""
+        if isinstance(value, bool):
+            kinds = set(kinds_of(cls.model_fields[str(info.field_name)].annotation))
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"must be a number, not {str(value).lower()}")
+        return value
 
     @field_validator("*")
     @classmethod

@@ -23,7 +23,7 @@ def spelled_out(model: type[BaseModel], values: Any) -> Any:
         if field is None:
             kept[name] = value
             continue
-        kinds = list(_kinds(field.annotation))
+        kinds = list(kinds_of(field.annotation))
         if value is not None or type(None) in kinds or Any in kinds:
             kept[name] = _fitted(value, kinds)
     return kept
@@ -34,7 +34,7 @@ def _fitted(value: Any, kinds: list[Any]) -> Any:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             value = spelled_out(kind, value)
         elif get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
-            items = list(_kinds(get_args(kind)[0]))
+            items = list(kinds_of(get_args(kind)[0]))
             if isinstance(value, list):
                 value = [_fitted(item, items) for item in value]
             elif isinstance(value, str) and str in items:
@@ -42,12 +42,12 @@ def _fitted(value: Any, kinds: list[Any]) -> Any:
     return value
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
+def kinds_of(annotation: Any) -> Iterator[Any]:
     """Return the types of `Annotated[X | Y, …]`."""
     if get_origin(annotation) is Annotated:
-        yield from _kinds(get_args(annotation)[0])
+        yield from kinds_of(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):
         for kind in get_args(annotation):
-            yield from _kinds(kind)
+            yield from kinds_of(kind)
     else:
         yield annotation
