@@ -113,7 +113,9 @@ def _translate_one(
     kind = detail["type"]
     if kind == "extra_forbidden":
         guesses = nearest(model, inner[:-1], str(inner[-1]))
-        if guesses:
+        if guesses == [inner[-1]]:
+            fix = f"`{inner[-1]}` is a key of the whole file: write it at the left margin"
+        elif guesses:
             fix = f"Did you mean {' or '.join(f'`{guess}`' for guess in guesses)}?"
         else:
             section = model_at(model, inner[:-1])

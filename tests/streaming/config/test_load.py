@@ -86,6 +86,7 @@ def test_numbers_and_booleans_are_settings_of_spark_and_kafka(write: ConfigFile)
             "`thresholds.poison_receives`",
             id="one level too high",
         ),
+        pytest.param("judge:\n  http: {}\n", "judge.http", 2, "`http` is a key of the whole file", id="a section in another"),
         pytest.param("collect:\n  sqz: {}\n", "collect.sqz", 2, "`sqs`", id="a kind of collector"),
         pytest.param(
             "collect:\n  sqs:\n    interval: 3\n", "collect.sqs.interval", 3, "`interval_s`", id="in an external section"
