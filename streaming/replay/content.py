@@ -22,6 +22,7 @@ _PACKED: Final = {
     b"PK\x03\x04": ("a zip archive", "unzip -p"),
 }
 _ARROW_FILE: Final = b"ARROW1"
+_ARROW_STREAM: Final = b"\xff\xff\xff\xff"
 
 
 def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:  # noqa: PLW0108 -- looked up when called
@@ -47,7 +48,9 @@ def name_of(path: Path) -> str:
 
 
 def refuse_binary(path: Path, content: bytes) -> None:
-    """Raise `ReplayError` if the content is not text. Call it only if nothing could be decoded."""
+    """Raise `ReplayError` if the content is neither text nor an Arrow stream. Call it only if nothing could be decoded."""
+    if content.startswith(_ARROW_STREAM):
+        return
     if content.startswith(_ARROW_FILE):
         raise ReplayError(f"{name_of(path)} is an Arrow file; write it as an Arrow IPC stream")
     try:

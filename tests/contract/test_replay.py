@@ -165,6 +165,17 @@ def test_a_file_that_can_hold_no_event_is_refused_with_what_to_do(tmp_path: Path
     assert str(path) in errors
 
 
+def test_an_arrow_stream_without_an_event_says_why(tmp_path: Path) -> None:
+    """It is a recording in a form that is read, so its reason is named like that of a line."""
+    path = tmp_path / "events"
+    table = pa.table({"type": ["sent"], "at": [True]})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert replayed_file([path]).errors.startswith(f"{path}:1: wrong_type: at is a boolean; send an integer\n")
+    path.write_bytes(path.read_bytes()[:99])
+    assert replayed_file([path]).errors.startswith(f"{path}: not_arrow: not a whole Arrow IPC stream: ")
+
+
 def test_a_broken_line_in_another_encoding_among_good_ones_is_a_line(tmp_path: Path) -> None:
     """Only a file without any event is refused."""
     path = tmp_path / "events"
