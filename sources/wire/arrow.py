@@ -39,6 +39,12 @@ GROUP_BYTES: Final = 64 << 20
 _SLOW_ROWS: Final = 1_000
 """Rows converted to Python objects at a time."""
 
+_MOST_ATTRIBUTES: Final = 256
+"""The most fields of `attributes` where it is a column of structs, those of its structs included."""
+
+_BYTES_PER_ATTRIBUTE: Final = 16
+"""A value of a struct is at least this long as JSON text and as a Python object."""
+
 
 def read_streams(streams: Iterable[tuple[int, bytes]], collected: Collected) -> None:
     """Read streams, given with their indices in the whole input, into `collected`.
@@ -92,7 +98,7 @@ def _open(value: bytes) -> tuple[int, pa.Table]:
     except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
         raise RefusalError("not_arrow", f"not a whole Arrow IPC stream: {str(error)[:200]}") from None
     _check_expansion(table, most_bytes(value))
-    table = _with_integer_times(table)
+    table = _with_attributes_as_text(_with_integer_times(table), most_bytes(value))
     return declared, table.replace_schema_metadata(None)
 
 
@@ -111,7 +117,9 @@ def _options_for(schema_message: bytes) -> pa.ipc.IpcReadOptions:
         field = schema.field(at)
         if schema.names.count(field.name) > 1:
             raise RefusalError("wrong_type", f"the Arrow stream has two columns {field.name!r}")
-        if (unfit := _unfit(field.type)) is not None:
+        if field.name == "attributes" and pa.types.is_struct(field.type):
+            _check_attribute_types(field.type)
+        elif (unfit := _unfit(field.type)) is not None:
             raise RefusalError("wrong_type", f"{field.name} is {unfit}; send {PLAIN_SCHEMA.field(field.name).type}")
         if field.name in ("type", "at") and pa.types.is_null(field.type):
             raise RefusalError("wrong_type", f"{field.name} is a column of nulls; every event has one")
@@ -143,6 +151,53 @@ def _with_integer_times(table: pa.Table) -> pa.Table:
                 raise RefusalError("out_of_range", f"{field.name} is no time in milliseconds: {str(error)[:200]}") from None
             table = table.set_column(at, field.name, column)
     return table
+
+
+def _check_attribute_types(kind: pa.DataType) -> None:
+    """Raise `RefusalError` for structs that hold what JSON cannot, or too many fields."""
+    waiting, fields = [kind], 0
+    while waiting:
+        inner = waiting.pop()
+        if pa.types.is_struct(inner) or pa.types.is_list(inner):
+            children = [inner.field(at).type for at in range(inner.num_fields)]
+            fields += len(children)
+            waiting += children
+        elif pa.types.is_timestamp(inner) or pa.types.is_dictionary(inner) or _unfit(inner) is not None:
+            raise RefusalError("wrong_type", f"attributes holds {inner}; send text, numbers and booleans, or JSON text as string")
+        if fields > _MOST_ATTRIBUTES:
+            raise RefusalError("too_large", f"attributes has more than {_MOST_ATTRIBUTES} fields; send JSON text as string")
+
+
+def _with_attributes_as_text(table: pa.Table, most: int) -> pa.Table:
+    """Write structs in `attributes` as JSON text. A table has each name in all of its rows, so null is absent."""
+    at = table.schema.get_field_index("attributes")
+    if at < 0 or not pa.types.is_struct(table.schema.field(at).type):
+        return table
+    # A list of nulls or of empty structs has no buffers, so that a stream may declare one of any length.
+    values = sum(_values_in(chunk) for chunk in table.column(at).chunks)
+    if values * _BYTES_PER_ATTRIBUTE > most:
+        raise RefusalError("too_large", f"attributes declares {values} values; {most // _BYTES_PER_ATTRIBUTE} are the limit")
+    column = table.column(at).combine_chunks()
+    given = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    texts: list[str | None] = [None] * len(column)
+    for first in range(0, len(given), _SLOW_ROWS):
+        rows = given[first : first + _SLOW_ROWS]
+        for row, value in zip(rows.tolist(), column.take(pa.array(rows)).to_pylist(), strict=True):
+            texts[row] = json.dumps(_without_nulls(value), ensure_ascii=False)
+    return table.set_column(at, "attributes", pa.array(texts, pa.string()))
+
+
+def _values_in(array: pa.Array) -> int:
+    """Return how many values an array has at all depths."""
+    if pa.types.is_struct(array.type):
+        return len(array) + sum(_values_in(array.field(at)) for at in range(array.type.num_fields))
+    return len(array) + (_values_in(array.values) if pa.types.is_list(array.type) else 0)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _check_expansion(table: pa.Table, most: int) -> None:

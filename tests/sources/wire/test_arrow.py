@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,44 @@ def test_columns_of_compatible_types_are_accepted(types: dict[str, pa.DataType])
         {"at": T, "queue": "orders", "message_id": "m1", "receive_count": 1},
         {"at": T, "queue": "orders", "message_id": "m2", "receive_count": 1},
     ]
+
+
+def test_attributes_may_be_a_column_of_structs() -> None:
+    """So a table made from events has them; it gives what the events give, whose absent attributes are nulls in the table."""
+    state = {"type": "queue_state", "at": T, "system": "aws_sqs", "queue": "orders", "message_id": None}
+    given = [
+        {"visible": 3, "kind": "standard", "tags": {"team": "a"}, "dead_letter_sources": ["b", "c"]},
+        {"paused": True, "tags": {"owner": "d\u00e9"}},
+    ]
+    rows = [SENT | {"attributes": None}, *(state | {"attributes": attributes} for attributes in given)]
+    decoded = decode_records([stream(pa.Table.from_pylist(rows))])
+    assert decoded.invalid == []
+    column = decoded.events["attributes"].to_pylist()
+    assert [text and json.loads(text) for text in column] == [None, *given]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        (pa.array([{"a": b"x"}]), "attributes holds binary"),
+        (pa.array([[1]]), "attributes is list"),
+        (pa.array([{"a": {f"b{n}": n for n in range(256)}}]), "more than 256 fields"),
+    ],
+    ids=["binary", "no struct", "too many fields"],
+)
+def test_structs_that_are_no_attributes_are_refused(attributes: pa.Array, says: str) -> None:
+    """The record is refused, with what to send."""
+    decoded = decode_records([stream(table_of(SENT).append_column("attributes", attributes)), encode_ndjson([SENT])])
+    assert len(decoded.events) == 1
+    assert [says in i.detail for i in decoded.invalid] == [True]
+
+
+def test_a_struct_with_a_number_that_is_not_finite_costs_one_event() -> None:
+    """As in JSON text."""
+    rows = [SENT | {"attributes": {"visible": visible}} for visible in (1.0, float("nan"), 2.0)]
+    decoded = decode_records([stream(pa.Table.from_pylist(rows))])
+    assert [(i.line, i.reason) for i in decoded.invalid] == [(2, "out_of_range")]
+    assert len(decoded.events) == 2
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,19 @@ def test_encodings_that_multiply_few_bytes_are_refused(column: pa.Array, words: 
     assert detail.endswith("; send string")
 
 
+@pytest.mark.parametrize(
+    "values", [pa.nulls(2**30), pa.StructArray.from_buffers(pa.struct([]), 2**30, [None])], ids=["nulls", "empty"]
+)
+def test_a_list_that_only_declares_its_length_is_refused(values: pa.Array) -> None:
+    """A list of nulls or of empty structs takes no bytes, whatever its length."""
+    long = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    attributes = pa.StructArray.from_arrays([long], names=["a"])
+    value = stream(pa.table(heartbeats(1, attributes=attributes)))
+    assert len(value) < 2_000
+    reason, detail = refused(value)
+    assert (reason, "values" in detail) == ("too_large", True)
+
+
 def test_an_unknown_column_is_not_even_decompressed() -> None:
     """Unknown fields are ignored, whatever their type."""
     unknown = pa.RunEndEncodedArray.from_arrays([100], ["x"])
