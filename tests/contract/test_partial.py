@@ -136,7 +136,7 @@ def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("known", "exact"), [({}, 0), ({"sent_at": ev("x", -100)["at"]}, 1)], ids=["unknown", "known"])
 def test_the_age_of_a_dead_letter_is_exact_only_if_its_send_time_is_known(
-    tmp_path: Path, known: dict[str, int], exact: int
+    tmp_path: Path, known: dict[str, Any], exact: int
 ) -> None:
     """Until then it counts from the move. The age that CloudWatch shows does so in any case."""
     lines = replayed(

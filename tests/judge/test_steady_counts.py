@@ -41,9 +41,9 @@ def evaluated_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return when a queue was judged, in milliseconds after T0."""
     times: list[int] = []
 
-    def seen(c: Context, near: Any, **found: bool) -> Evaluation:
+    def seen(c: Context, *concluded: Any) -> Evaluation:
         times.append(c.now - T0)
-        return evaluate(c, near, **found)
+        return evaluate(c, *concluded)
 
     made: Callable[..., Evaluation] = seen
     monkeypatch.setattr(module, "evaluate", made)
