@@ -108,7 +108,8 @@ BATCH_RETRY_STORM = Entry(
     ),
     rule=(
         "Within {retry_storm_window_s} at least {retry_storm_min_deliveries} deliveries were made.",
-        "At least {retry_storm_ratio} of them were redeliveries of messages from failed batches.",
+        "At least {retry_storm_ratio} of them were redeliveries of messages from failed batches. It ends below "
+        "four fifths of that.",
     ),
     thresholds=("retry_storm_ratio", "retry_storm_window_s", "retry_storm_min_deliveries"),
     severity="warning",

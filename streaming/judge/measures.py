@@ -18,6 +18,9 @@ from streaming.judge.measured import Measured, farther
 COUNT_AGE_MS = 30_000
 """A broker's count is half a minute to a minute old when it arrives."""
 
+HYSTERESIS = 0.8
+"""A signal about a share ends when it falls below this part of the limit: a half-broken queue must not fire anew every minute."""
+
 _HELD = LIMITS.index("held_ms")
 
 
@@ -82,11 +85,15 @@ def outlived(outlived: int, deliveries: int, limits: Thresholds) -> Measured:
     )
 
 
-def retries(retried: int, deliveries: int, limits: Thresholds) -> Measured:
-    """BatchRetryStorm: share of the deliveries that are redeliveries from failed batches, and how many deliveries there were."""
+def retries(retried: int, deliveries: int, limits: Thresholds, *, hysteresis: float = 1) -> Measured:
+    """BatchRetryStorm: share of the deliveries that are redeliveries from failed batches, and how many deliveries there were.
+
+    `hysteresis`: the part of the least share that is enough while the signal fires.
+    """
     ratio = retried / deliveries if deliveries else 0.0
     return farther(
-        Measured(ratio, limits.retry_storm_ratio, "ratio"), Measured(deliveries, limits.retry_storm_min_deliveries, "count")
+        Measured(ratio, limits.retry_storm_ratio * hysteresis, "ratio"),
+        Measured(deliveries, limits.retry_storm_min_deliveries, "count"),
     )
 
 

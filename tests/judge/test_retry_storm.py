@@ -55,6 +55,13 @@ def test_a_storm_begins_and_ends() -> None:
     assert 320_000 < reported[1][0] <= 370_000
 
 
+def test_a_storm_near_the_limit_is_one_signal() -> None:
+    """Every second batch fails, so that the share goes up and down around a half."""
+    steps = in_steps(batches([bool(n % 2) for n in range(40)]), 5, 790)
+    reported = [c.status for c in judged(steps).changes if c.finding.key.signal == "BatchRetryStorm"]
+    assert reported in (["firing"], ["firing", "resolved"])
+
+
 @pytest.mark.parametrize("outcomes", [[True, False, False, False], [False] * 4], ids=["one failure long ago", "none"])
 def test_no_storm(outcomes: list[bool]) -> None:
     """Redeliveries for another reason do not count."""

@@ -40,10 +40,8 @@ MAKING_RATIO = 0.5
 """QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
 and their share is at least half of the one at which a queue is failing."""
 
-HYSTERESIS = 0.8
-"""The signal ends when the share falls below this part of the limit: a half-broken queue must not fire anew every minute."""
 COUNT_HYSTERESIS = 0.5
-"""Likewise for how many deliveries ended: with little traffic that number is near its limit all the time."""
+"""The signal lasts while at least this part of the deliveries ended: with little traffic they are near the limit all the time."""
 CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
 OTHERS_RATIO = 0.1
@@ -64,7 +62,7 @@ def _most_fail(c: Context) -> bool:
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
     began = bool(c.firing_here("QueueFailing"))
-    ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
+    ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
     enough = COUNT_HYSTERESIS if began else 1
     if measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached:
         return True
@@ -77,7 +75,7 @@ def _most_fail(c: Context) -> bool:
     chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
     slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
     return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
-        part.failed >= QUICK_FAILURES and part.failed_ratio >= HYSTERESIS * limits.failing_ratio for part in slices
+        part.failed >= QUICK_FAILURES and part.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio for part in slices
     )
 
 
@@ -96,7 +94,7 @@ def _failing_span_ms(c: Context) -> int | None:
     span_ms = min(max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS), int(limits.failing_window_s * 1000))
     while span_ms >= 2 * QUICK_SLICE_MS + QUICK_APART_MS:
         lately = outcomes(c, span_ms)
-        if lately.ended >= limits.failing_min_deliveries and lately.failed_ratio >= HYSTERESIS * limits.failing_ratio:
+        if lately.ended >= limits.failing_min_deliveries and lately.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio:
             return span_ms
         span_ms = int(span_ms / LONGER_FACTOR)
     return None
@@ -274,7 +272,7 @@ def _culprit(c: Context) -> Culprit | None:
         return None
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
     changed = {name: o for name in c.summary.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
-    ratio = limits.failing_ratio * (HYSTERESIS if began else 1)
+    ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
     bad = {
         name: o
         for name, o in changed.items()

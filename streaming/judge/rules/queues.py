@@ -284,7 +284,10 @@ def _retries(c: Context) -> _Retries | None:
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
-    return _Retries(received, retried, measures.retries(retried, received, c.thresholds)) if retried > 0 else None
+    if retried <= 0:
+        return None
+    hysteresis = measures.HYSTERESIS if c.firing_here("BatchRetryStorm") else 1
+    return _Retries(received, retried, measures.retries(retried, received, c.thresholds, hysteresis=hysteresis))
 
 
 @condition("retry_storm")
