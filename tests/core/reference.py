@@ -287,8 +287,8 @@ class Model:
     def arrivals(self, queue: str) -> dict[str, int | None]:
         return {m.message_id: m.arrived_at for m in self.messages[queue].values() if m.arrivals}
 
-    def stuck(self, queue: str, now: int) -> dict[str, tuple[str, int, str]]:
-        """Return stuck group -> (head, messages behind, reason)."""
+    def stuck(self, queue: str, now: int) -> dict[str, tuple[str, int, str, bool]]:
+        """Return stuck group -> (head, messages behind, reason, whether a signal about it may begin now)."""
         if self.is_dead_letter_queue(queue):
             return {}
         groups: dict[str, list[Message]] = defaultdict(list)
@@ -320,10 +320,14 @@ class Model:
                 continue
             in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
             came_back = head.receive_count > 1
-            if in_flight and not is_poison and now - head.last_received < min(limit // 2, 60_000 if came_back else limit):
-                continue
+            patience = min(limit // 2, 60_000 if came_back else limit)
             alive = silent_ms < (max(limit, 300_000) if came_back else limit)
-            if not in_flight and not returning and not (alive and (head.receive_count or passes(youngest, head, since))):
+            if in_flight:
+                may_begin = is_poison or now - head.last_received >= patience
+            else:
+                may_begin = returning or (alive and (head.receive_count > 0 or passes(youngest, head, since)))
+            failed = came_back or (head.receive_count > 0 and not in_flight)
+            if not may_begin and not failed:
                 continue
             last = head.moves()[-1] if head.moves() else {"type": "", "at": 0, "invisible_until": 0}
             given_back = last["type"] == "released"
@@ -335,5 +339,5 @@ class Model:
                 reason = "held_head"
             else:
                 reason = "poison_head" if head.receive_count > 1 else "not_received"
-            out[name] = (head.message_id, len(messages) - 1, reason)
+            out[name] = (head.message_id, len(messages) - 1, reason, may_begin)
         return out

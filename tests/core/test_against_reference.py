@@ -158,9 +158,9 @@ NOT_MODELLED = {
 """The last three have their own test, `test_durations`."""
 
 
-def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str]:
+def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str, bool]:
     head = stuck.group.head
-    return stuck.group.name, head.message_id if head else "", stuck.waiting, stuck.reason
+    return stuck.group.name, head.message_id if head else "", stuck.waiting, stuck.reason, stuck.may_begin
 
 
 def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
