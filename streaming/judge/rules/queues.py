@@ -284,17 +284,18 @@ def _retries(c: Context) -> _Retries | None:
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
-    if retried <= 0:
-        return None
-    hysteresis = measures.HYSTERESIS if c.firing_here("BatchRetryStorm") else 1
-    return _Retries(received, retried, measures.retries(retried, received, c.thresholds, hysteresis=hysteresis))
+    return _Retries(received, retried, measures.retries(retried, received, c.thresholds)) if retried > 0 else None
 
 
 @condition("retry_storm")
 def retry_storm_since(c: Context) -> int | None:
     """More deliveries than are tolerated are such redeliveries."""
     found = _retries(c)
-    return c.now if found is not None and found.measured.reached else None
+    if found is None:
+        return None
+    hysteresis = measures.HYSTERESIS if c.firing_here("BatchRetryStorm") else 1
+    goes_on = measures.retries(found.retried, found.received, c.thresholds, hysteresis=hysteresis)
+    return c.now if goes_on.reached else None
 
 
 def batch_retry_storm(c: Context) -> Iterator[Finding | Near]:
