@@ -148,6 +148,20 @@ def test_the_age_of_a_dead_letter_is_exact_only_if_its_send_time_is_known(
     assert lines.metric("oldest_message_age_exact", queue="q-dlq", scope="cloudwatch")[300] == 1
 
 
+def test_an_age_stays_exact_while_the_report_of_a_send_may_follow(tmp_path: Path) -> None:
+    """Producers and consumers report in their own time: only a send that is still missing after ten seconds makes it a bound."""
+    events = counted([1] * 30)
+    events.append(ev("sent", 0, message_id="old"))
+    for i in range(80):
+        at, message_id = 10 * i + 4, f"m{i}"
+        events += [ev("sent", at, message_id=message_id), ev("received", at + 1, message_id=message_id, receive_count=1)]
+        events.append(ev("deleted", at + 2, message_id=message_id))
+    events += [ev("received", 805, message_id="late", receive_count=1), ev("heartbeat", 840, consumer="x")]
+    lines = replayed(ordered(events), tmp_path, every="10s")
+    exact = lines.metric("oldest_message_age_exact", queue="q", scope="all")
+    assert (exact[800], exact[810], exact[820]) == (1, 1, 0)
+
+
 def test_an_unknown_queue_is_never_ok(tmp_path: Path) -> None:
     """Settings were reported once, without a count."""
     lines = replayed([ev("queue_state", 0, attributes={"kind": "standard"}), ev("heartbeat", 300, consumer="x")], tmp_path)

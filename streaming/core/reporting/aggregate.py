@@ -34,6 +34,8 @@ from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
 
 LOST_LATELY_MS = 300_000
+SENDS_FOLLOW_MS = 10_000
+"""A producer may report a send this much later than consumers report the message."""
 _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 
 
@@ -139,6 +141,13 @@ def _used_up(state: ShardState, w: Windows, settings: Settings) -> Array:
     return result
 
 
+def _send_is_unknown(state: ShardState, rows: Array, now: int) -> Array:
+    """Whether it is not known when these messages were sent, and a report of it is no longer due."""
+    unknown: Array = (state.rows.at("flags", rows) & F_SENT_KNOWN) == 0
+    # Until then `sent` is the time of the first event.
+    return unknown & (state.rows.at("sent", rows) <= now - SENDS_FOLLOW_MS)
+
+
 def _lost_at_receives(state: ShardState, now: int, n: int, settings: Settings) -> Array:
     """Return, per queue, the highest receive count at which a message was dead-lettered or dropped in the last five minutes.
 
@@ -192,7 +201,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "poison": np.bincount(queue[selected.poison], minlength=n),
         "used_up": np.bincount(queue[selected.used_up], minlength=n),
         "dead_letters": np.bincount(queue[selected.dead], minlength=n),
-        "send_unknown": np.bincount(queue[w.live & ((rows["flags"] & F_SENT_KNOWN) == 0)], minlength=n),
+        "send_unknown": np.bincount(queue[live[_send_is_unknown(state, live, now)]], minlength=n),
         "age_sum_ms": age_sum_ms,
         "receive_count_max": receives_max,
         "expires_at": expires_at,

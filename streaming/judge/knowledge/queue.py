@@ -98,7 +98,7 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
     A message whose receives are used up and whose window is over moves to the dead-letter queue at the next receive, which is not
     reported. Once a consumer has received after it, it does not count. Before, it counts if nobody seems to receive: if nobody
     received after its own last receive, or for a minute. Otherwise the age of the other messages is a lower bound.
-    So it is while the send time of a message is not known, which then counts from its first event.
+    So it is while the send time of a message is not known, which then counts from its first event (`send_unknown`).
     """
     found = _ages_of_tracked(summary, visibility_ms, now)
     if not summary.numbers["send_unknown"]:
