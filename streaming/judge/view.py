@@ -277,9 +277,9 @@ def _because(view: MessageView, why: tuple[str, ...]) -> MessageView:
 
 
 def _stuck_groups(summary: QueueSummary, stuck: Collection[str]) -> int:
-    """Return how many groups are stuck, those beyond the longest list included."""
+    """Return how many groups are stuck: those of signals, and those that were too many to be listed."""
     ordered = summary.ordered_facts
-    return len(stuck) + ordered.stuck_groups - len(ordered.stuck) if ordered is not None else 0
+    return len(stuck) + ordered.stuck_groups - sum(s.may_begin for s in ordered.stuck) if ordered is not None else 0
 
 
 def _groups(summary: QueueSummary, stuck: Collection[str], top_k: int) -> tuple[tuple[GroupView, ...], int, int | None]:

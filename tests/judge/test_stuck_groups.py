@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import Settings
 from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
@@ -169,3 +170,19 @@ def test_a_head_came_back_when_its_own_window_ended_whatever_the_timeout_is_now(
     (fired,) = (c for c in found.changes if c.finding.key.signal == "GroupStuck")
     assert fired.status == "firing"
     assert (fired.at_ms - ev("x", 320)["at"]) / 1000 <= 20
+
+
+def test_groups_that_are_not_tried_any_more_hide_none_that_is() -> None:
+    """Five heads failed once, and one again and again; a minute after the last receive only that one is announced."""
+    events: Events = [QUEUE]
+    for group in ("a", "b", "c", "d", "e", "poison"):
+        events += [sent(group, f"{group}-{n}", n) for n in range(2)]
+        tries = [10, 41, 72] if group == "poison" else [9]
+        about = {"message_id": f"{group}-0", "group": group}
+        events += [ev("received", at, NAME, receive_count=n, **about) for n, at in enumerate(tries, start=1)]
+    few = Settings(messages_per_queue=3)
+    found = judged(in_steps(sorted(events, key=lambda e: int(e["at"])), 10, 200), few)
+    fired = {c.finding.key.group for c in found.changes if c.finding.key.signal == "GroupStuck" and c.at_ms > ev("x", 140)["at"]}
+    view = found.snapshots[-1].queues[0]
+    firing = {finding.key.group for finding in found.firing("GroupStuck")}
+    assert (fired, "poison" in firing, view.stuck_groups) == (set(), True, len(firing))

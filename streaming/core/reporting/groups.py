@@ -167,7 +167,7 @@ class _Groups:
 
 
 def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
-    """Return the groups stuck longest, and how many are stuck.
+    """Return the groups stuck longest, and how many a signal may begin about.
 
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight for longer than a consumer is given time, or failed and not
@@ -178,8 +178,8 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     consumers have a backlog: the youngest message received so far had waited long. One receive takes the older and the younger
     messages of a group, and which group comes next is up to the queue.
 
-    Groups whose head failed before are listed by 1 to 3 and 5 alone, too: while their signal fires, it goes on. Where no consumer
-    receives at all, the queue is stalled, and none begins.
+    Groups whose head failed before follow by 1 to 3 and 5 alone: while their signal fires, it goes on. Where no consumer receives
+    at all, the queue is stalled, and none begins.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
@@ -218,14 +218,14 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
             reason = "held_head"
         else:
             reason = "poison_head" if receives[i] > 1 else "not_received"
-        out.append((int(since[i]), groups.name(i), i, reason, bool(touched[i])))
+        out.append((not touched[i], int(since[i]), groups.name(i), i, reason))
     out.sort()
     listed = out[: settings.messages_per_queue]
-    listed_groups = groups.some([i for _, _, i, _, _ in listed])
+    listed_groups = groups.some([i for _, _, _, i, _ in listed])
     return [
-        StuckGroup(group=group, since=since_ms, reason=reason, waiting=group.unsettled - 1, may_begin=may_begin)
-        for group, (since_ms, _, _, reason, may_begin) in zip(listed_groups, listed, strict=True)
-    ], len(out)
+        StuckGroup(group=group, since=since_ms, reason=reason, waiting=group.unsettled - 1, may_begin=not only_goes_on)
+        for group, (only_goes_on, since_ms, _, _, reason) in zip(listed_groups, listed, strict=True)
+    ], int((hit & touched).sum())
 
 
 def _groups_in_turn(groups: _Groups, number: int) -> int:

@@ -100,8 +100,9 @@ class OrderedQueueReport:
     """The groups with the oldest messages, at most the top K."""
     others_oldest_at: int | None
     stuck: list[StuckGroup]
-    """At most `messages_per_queue`, longest stuck first."""
+    """At most `messages_per_queue`: those that a signal may begin about, then the others, each longest stuck first."""
     stuck_groups: int
+    """How many there are that a signal may begin about."""
     look_ahead: LookAhead | None
     youngest_received_sent_at: int
     """When the youngest message received so far was sent; 0: none was."""
