@@ -39,7 +39,7 @@ def _comparable(report: Merged) -> dict[str, Any]:
             elif field.name == "consumers":
                 # Several messages may be held since the same instant; which one is named is arbitrary.
                 value = [(held.consumer, held.held, held.since) for held in value]
-            elif field.name in ("holds", "durations"):
+            elif field.name == "durations":
                 value = {bucket: n for bucket, n in value.items() if n}
             found[f"{system}/{scope}/{queue} {field.name}"] = value
     return found

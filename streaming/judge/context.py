@@ -11,12 +11,12 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.reporting.report import Arrival, QueueAttributes, QueueSummary
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.duration_buckets import median_ms, quantile_ms
 from streaming.core.state.queues import (
     ENDS,
     NEVER,
     Reported,
     dead_letter_queue,
-    hold_quantile_ms,
     known_visibility_s,
     max_receive_count,
     poison_receives,
@@ -157,14 +157,14 @@ class Context:
     @cached_property
     def median_hold_ms(self) -> int | None:
         """The median time this queue's messages are held before deletion; recent ones weigh more."""
-        return hold_quantile_ms(self.memory.holds, 0.5)
+        return median_ms(self.memory.hold_weights)
 
     @cached_property
     def long_hold_ms(self) -> int | None:
         """The 99th percentile of the times that this queue's messages are held; None while too few were finished to tell."""
-        if sum(self.summary.holds.values()) < FEWEST_HOLDS:
+        if self.summary.total("processed") < FEWEST_HOLDS:
             return None
-        return hold_quantile_ms(self.memory.holds, 0.99)
+        return quantile_ms(self.memory.hold_weights, 0.99)
 
     def messages(self, kind: str) -> list[MessageView]:
         """Return the messages listed under a kind, worst first."""

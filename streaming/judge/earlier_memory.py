@@ -20,7 +20,7 @@ from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.knowledge.pauses import Pause
 from streaming.judge.memory_table import MemoryTable
 from streaming.judge.outcomes import ConsumerMark
-from streaming.judge.queue_memory import QueueMemory
+from streaming.judge.queue_memory import QueueMemory, weights_of_earlier
 
 EARLIER_VERSIONS: Final = (2, 3)
 _MAGIC: Final = b"QWJ4"
@@ -127,8 +127,7 @@ def arrivals_of(values: list[Any]) -> CountedArrivals:
 def _queue_of(body: dict[str, Any]) -> QueueMemory:
     memory = QueueMemory(
         since=body["since"],
-        holds_counted={int(k): v for k, v in body["holds_counted"].items()},
-        holds={int(k): v for k, v in body["holds"].items()},
+        hold_weights=weights_of_earlier(body["holds"]),
         holds_at=body["holds_at"],
         strategies=body["strategies"],
         noisy=body["noisy"],

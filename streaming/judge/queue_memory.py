@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
+
 from streaming.core.reporting.report import ConsumerResults, Purge
+from streaming.core.state.duration_buckets import bucket_of
 from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.knowledge.basis import BASES, Basis
 from streaming.judge.knowledge.evidence import Claim, Evidence
@@ -31,10 +34,12 @@ class QueueMemory:
     consumer_marks: list[ConsumerMark] = field(default_factory=list)
     """While deliveries fail, oldest first."""
     counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
-    holds_counted: dict[int, int] = field(default_factory=dict)
-    """Holding-time bucket -> how much of the running total is already in `holds`."""
-    holds: dict[int, float] = field(default_factory=dict)
-    """Holding-time bucket -> weight; older deletions weigh less."""
+    hold_weights: dict[int, float] = field(default_factory=dict)
+    """Bucket of processing times (see `duration_buckets`) -> weight; older deletions weigh less."""
+    processed_by_bucket: dict[int, int] = field(default_factory=dict)
+    """How much of the running total of each bucket is already in `hold_weights`…"""
+    processed: int = 0
+    """…and of the total of all."""
     holds_at: int = 0
     strategies: dict[str, Any] = field(default_factory=dict)
     """The memory of the broker's emulated slow-consumer strategies."""
@@ -108,7 +113,8 @@ FLOATS: Final = frozenset(f"evidence.{one.name}" for one in fields(Evidence) if 
 """Those that are not integers."""
 _BASIS_INDEX: Final = {basis: i for i, basis in enumerate(BASES)}
 LISTS: Final = (
-    *("since", "consumer_marks", "holds_counted", "holds", "strategies", "noisy", "purges", "pauses", "at_work", "turns"),
+    *("since", "consumer_marks", "processed_by_bucket", "hold_weights", "strategies", "noisy", "purges", "pauses"),
+    *("at_work", "turns"),
     *("evidence.at_counts", "evidence.standstill_lags_ms", "counted_arrivals.quiet_ids"),
 )
 """The names of the parts of varying size."""
@@ -121,16 +127,26 @@ def _by_bucket(value: dict[str, Any]) -> dict[int, Any]:
     return {int(bucket): weight for bucket, weight in value.items()}
 
 
+def weights_of_earlier(holds: Mapping[str, float]) -> dict[int, float]:
+    """Return the weights of buckets that earlier releases had, two for each doubling from one millisecond on."""
+    found: dict[int, float] = {}
+    for earlier, weight in holds.items():
+        bucket = int(bucket_of(np.array([2 ** ((int(earlier) + 0.5) / 2)]))[0])
+        found[bucket] = found.get(bucket, 0.0) + weight
+    return found
+
+
 _FROM_JSON: Final[dict[str, Callable[[Any], Any]]] = {
     "consumer_marks": lambda value: [
         ConsumerMark(at, {name: ConsumerResults(*results) for name, results in marks.items()}) for at, marks in value
     ],
-    "holds_counted": _by_bucket,
-    "holds": _by_bucket,
+    "processed_by_bucket": _by_bucket,
+    "hold_weights": _by_bucket,
     "purges": lambda value: [Purge(*purge) for purge in value],
     "pauses": lambda value: [Pause(*pause) for pause in value],
     "turns": _by_bucket,
 }
 """How a part is made of its JSON; the others are what JSON gives."""
 _PARTS: Final = {name: (*name.rpartition(".")[::2], _FROM_JSON.get(name)) for name in LISTS}
+_PARTS["holds"] = ("", "hold_weights", weights_of_earlier)
 """Where a part belongs: its owner in the memory (empty: the memory itself) and attribute; and how it is made of its JSON."""

@@ -1,11 +1,12 @@
 """What the judge keeps of a queue for its next evaluation: the only place, with `learn`, where a queue's memory is written.
 
-Before the rules run, the latest holding times and counts are applied to the memory. The rules then only read it, and all that
+Before the rules run, the latest processing times and counts are applied to the memory. The rules then only read it, and all that
 they conclude from it is stored after them.
 """
 
 from __future__ import annotations
 
+from streaming.core.state.duration_buckets import DURATIONS
 from streaming.judge.conditions import Condition, Conditions
 from streaming.judge.context import HOUR_MS, Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
@@ -26,6 +27,7 @@ from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.turns import turns_with
 
 HOLD_HALF_LIFE_MS = HOUR_MS
+_PROCESSING = DURATIONS.index("processing")
 
 CONDITIONS: tuple[Condition, ...] = (
     backlog_since,
@@ -48,18 +50,22 @@ OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfi
 
 
 def remember_holds(c: Context) -> None:
-    """Add newly counted holding times to the decaying distribution of usual times."""
-    memory, holds = c.memory, c.summary.holds
-    if holds == memory.holds_counted:
+    """Add newly counted processing times to the decaying distribution of usual holds."""
+    memory, processed = c.memory, c.summary.total("processed")
+    if processed == memory.processed:
         return
     elapsed = max(0, c.now - memory.holds_at) if memory.holds_at else 0
     fade = 0.5 ** (elapsed / HOLD_HALF_LIFE_MS)
-    faded = {bucket: weight * fade for bucket, weight in memory.holds.items() if weight * fade > 0.01}
-    for bucket, count in holds.items():
-        new = count - memory.holds_counted.get(bucket, 0)
+    faded = {bucket: weight * fade for bucket, weight in memory.hold_weights.items() if weight * fade > 0.01}
+    counted = c.summary.durations.by_bucket(_PROCESSING)
+    # The weights that an earlier release stored are of all that was counted until now.
+    before = memory.processed_by_bucket if memory.processed or not faded else counted
+    for bucket, count in counted.items():
+        new = count - before.get(bucket, 0)
         if new > 0:
             faded[bucket] = faded.get(bucket, 0.0) + new
-    memory.holds, memory.holds_counted, memory.holds_at = faded, dict(holds), c.now
+    memory.hold_weights, memory.processed_by_bucket = faded, counted
+    memory.processed, memory.holds_at = processed, c.now
 
 
 def remember_turns(c: Context) -> None:

@@ -6,14 +6,13 @@ import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS
-from streaming.core.state.queues import ENDS, HOLD_BUCKETS, NEVER, TOTALS
+from streaming.core.state.queues import ENDS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
 _SETTLED_FROM = [TOTALS.index(name) for name in ENDS]
-_BUCKET_MS: Ints = np.array([round(2 ** ((bucket + 0.5) / 2)) for bucket in range(HOLD_BUCKETS)], dtype=np.int64)
 
 
 def sample_table(queues: MergedQueues, places: Ints) -> Ints:
@@ -33,9 +32,6 @@ def sample_table(queues: MergedQueues, places: Ints) -> Ints:
         *((name, queues.columns[name][places]) for name in COUNTS),
         ("unsettled", column["visible"] + column["in_flight"] + column["delayed"]),
         ("present", 1),
-        # Total holding time of deleted messages, to the precision of a bucket, and their number.
-        ("work_ms", queues.sum_of_holds(_BUCKET_MS)[places]),
-        ("work_count", queues.sum_of_holds(np.ones_like(_BUCKET_MS))[places]),
     ):
         table[:, COLUMN[name]] = values
     return table

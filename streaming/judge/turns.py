@@ -21,7 +21,7 @@ def turns_with(turns: Mapping[int, int], at_work: Mapping[str, int], finished: M
     for consumer, since in at_work.items():
         ended_at = finished.get(consumer, 0)
         if ended_at > since:
-            # Two buckets per doubling, like holds.
+            # Two buckets per doubling.
             bucket = math.floor(2 * math.log2(ended_at - since))
             found[bucket] = max(found.get(bucket, 0), ended_at)
     return found

@@ -32,14 +32,15 @@ NARROW = (
     "counted_visible",
     "counted_in_flight",
     "counted_delayed",
-    "work_count",
+    "processed",
 )
 """Numbers of messages, which nearly always fit in 32 bits."""
-WIDE = ("oldest_visible_at", "counted_at", "work_ms")
+WIDE = ("oldest_visible_at", "counted_at", "processing_ms")
 FIELDS = (*NARROW, *WIDE)
 """Columns of a sample. Running totals: `received` to `arrived` (`settled`: every end; `departed`: every end but reconciliations),
-`work_ms` and `work_count` (total holding time and number of deleted messages). Gauges: `unsettled`, `tracked_*`,
-`oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch milliseconds."""
+`processed` and `processing_ms` (deleted messages of known processing time, and the sum of these times). Gauges: `unsettled`,
+`tracked_*`, `oldest_visible_at` (0: nothing visible). The broker's latest count and its time (0: none yet). Times are epoch
+milliseconds."""
 COLUMN = {name: i for i, name in enumerate(FIELDS)}
 
 

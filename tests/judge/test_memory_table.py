@@ -39,7 +39,7 @@ def everything() -> QueueMemory:
     memory.counted_arrivals.quiet_ids = ["a\nb", "c"]
     memory.since, memory.basis, memory.noisy = {"backlog": 5}, "partial", {"g": 6}
     memory.consumer_marks = [ConsumerMark(8, {"c": ConsumerResults(1, 2)})]
-    memory.holds_counted, memory.holds, memory.strategies = {3: 4}, {3: 0.1}, {"ack": {"c": [1, 2]}}
+    memory.processed_by_bucket, memory.hold_weights, memory.strategies = {3: 4}, {3: 0.1}, {"ack": {"c": [1, 2]}}
     memory.purges, memory.pauses = [Purge(1, 2, 3, 4, 5, 6)], [Pause(1, 2, 3, True)]
     memory.at_work, memory.turns = {"c": 7}, {8: 9}
     return memory

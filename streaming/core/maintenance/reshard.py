@@ -71,7 +71,7 @@ SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "timeout": max,
 }
 """What every shard knows about a queue, and how to combine it from several shards."""
-AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "holds": _counted, "durations": _counted}
+AT_HOME: Final[Mapping[str, Callable[[Any], Any]]] = {"totals": _sums, "durations": _counted}
 """What only the queue's home shard keeps: the sum over all shards."""
 
 

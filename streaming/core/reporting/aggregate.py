@@ -74,7 +74,6 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         oldest_but_used_up=but_used_up,
         age_counts=_age_counts(state, w, now),
         attributes=table.attribute_texts(),
-        holds=table.flat_holds(),
         durations=table.durations,
         depths=table.flat_depths(),
         tracked_at_counts=tracked_at_counts(state, w, columns, now, before, settings),

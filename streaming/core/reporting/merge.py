@@ -76,14 +76,6 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         self._shard_rows = ShardRows(shards, self._places, n)
         self._listings = Listings(self._shard_rows, self.oldest[:, 0], settings)
 
-    def sum_of_holds(self, weight: Array) -> Array:
-        """Return the sum of each queue's counted holding times, each counted as the whole number `weight` has for its bucket."""
-        sums = np.zeros(len(self.names))
-        for shard, place in zip(self._shards, self._places, strict=True):
-            queue, bucket, count = shard.holds
-            sums += np.bincount(place[queue], weights=count * weight[bucket], minlength=len(sums))
-        return sums.astype(np.int64)
-
     @cached_property
     def attribute_digest(self) -> Array:
         """A number per queue that changes when the value of an attribute changes, but not when it is only reported again."""

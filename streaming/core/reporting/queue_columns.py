@@ -49,8 +49,6 @@ class QueueColumns:
     """A column per age bucket."""
     attributes: SharedTexts
     """As `write_attributes` writes them."""
-    holds: tuple[Array, ...]
-    """Queue (ascending), bucket, count."""
     durations: PackedCounts
     """Deleted messages by queue and key of `duration_buckets`."""
     depths: tuple[Array, ...]

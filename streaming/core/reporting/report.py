@@ -198,7 +198,6 @@ class QueueSummary(QueueAttributes):
     """One queue as the shards know it. Times are epoch milliseconds, 0 for never."""
 
     totals: list[int]
-    holds: dict[int, int]
     durations: CountedDurations
     depths: list[Depth]
     tracked_at_counts: dict[int, tuple[int, int, int]]

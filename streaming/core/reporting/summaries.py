@@ -28,7 +28,6 @@ def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settin
             name=queues.names[place],
             attributes=queues.attributes(place).attributes,
             totals=totals,
-            holds={},
             durations=queues.durations_of([place]),
             depths=[],
             tracked_at_counts={},
@@ -74,14 +73,6 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         for at, *numbers in tracked:
             visible, in_flight, delayed = summary.tracked_at_counts.get(at, (0, 0, 0))
             summary.tracked_at_counts[at] = (visible + numbers[0], in_flight + numbers[1], delayed + numbers[2])
-    for summary, held in zip(summaries, _rows_of(shard.holds, rows), strict=True):
-        if not summary.holds:
-            summary.holds = dict(held)
-        else:
-            for bucket, count in held:
-                summary.holds[bucket] = summary.holds.get(bucket, 0) + count
-            # In the order of the buckets, however many shards there are.
-            summary.holds = dict(sorted(summary.holds.items()))
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:

@@ -11,6 +11,7 @@ DURATION_BUCKETS_S, and the sum of their durations (milliseconds) is under the b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isqrt
 from typing import Final
 
@@ -53,6 +54,32 @@ NATIVE: Final[Array] = np.searchsorted(_NATIVE_MS, BOUNDS_MS) + NATIVE_ZERO
 """Per bucket the index of the native bucket it is part of, as Prometheus numbers them: 0 ends at 1 s."""
 
 
+_BOUNDS: Final[list[int]] = BOUNDS_MS.tolist()
+_MIDDLES: Final[list[int]] = np.rint(np.sqrt(np.maximum(np.append(0.0, BOUNDS_MS[:-1]), 1) * BOUNDS_MS)).astype(int).tolist()
+"""The geometric middle of each bucket, in milliseconds."""
+
+
 def bucket_of(took_ms: Array) -> Array:
     """Return the bucket of each duration; none is negative."""
     return np.searchsorted(BOUNDS_MS[:-1], took_ms)
+
+
+def median_ms(counts: Mapping[int, float]) -> int | None:
+    """Return the median of durations counted by bucket, to within a tenth; None: none is counted."""
+    bucket = _bucket_of_quantile(counts, 0.5)
+    return None if bucket is None else _MIDDLES[bucket]
+
+
+def quantile_ms(counts: Mapping[int, float], quantile: float) -> int | None:
+    """Return a duration that `quantile` of those counted by bucket do not exceed, at most a fifth longer; None: none counted."""
+    bucket = _bucket_of_quantile(counts, quantile)
+    return None if bucket is None else _BOUNDS[bucket]
+
+
+def _bucket_of_quantile(counts: Mapping[int, float], quantile: float) -> int | None:
+    missing, bucket = quantile * sum(counts.values()), None
+    for bucket in sorted(counts):
+        missing -= counts[bucket]
+        if missing <= 0:
+            break
+    return bucket

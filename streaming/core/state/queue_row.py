@@ -96,11 +96,6 @@ class QueueRow:
         totals: Array = self.table.totals[self.place]
         return totals
 
-    @property
-    def holds(self) -> dict[int, int]:
-        """Holding-time bucket -> messages deleted after being held that long."""
-        return self.table.holds(self.place)
-
     def attribute(self, name: str) -> Any:
         """Return the latest value of an attribute, or None when it was never reported."""
         return latest_value(self.attributes, name)

@@ -70,7 +70,6 @@ class QueueTable:
         """Running totals, a column for each of TOTALS."""
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._columns |= {name: np.zeros(0, dtype=bool) for name in FLAGS}
-        self._holds = VariableLengthRows(("bucket", "count"))
         self.durations = PackedCounts(b"")
         """Deleted messages by queue and key of `duration_buckets`."""
         self._depths = VariableLengthRows(_DEPTH)
@@ -114,7 +113,6 @@ class QueueTable:
             self._columns[name] = np.append(values, np.zeros(n, dtype=values.dtype))
         self._columns["counted_most"][first:] = -1
         self._columns["empty_since"][first:] = -1
-        self._holds.grow(n)
         self._depths.grow(n)
         self._texts = [*self._text_list(), *[_NO_ATTRIBUTES] * n]
         self._shared = None
@@ -128,11 +126,6 @@ class QueueTable:
         if len(queue):
             counts = np.bincount(queue)
             self.totals[: len(counts), total] += sign * counts
-
-    def add_holds(self, queue: Array, bucket: Array) -> None:
-        """Count holding times: one in the queue's `bucket` for each element."""
-        pairs, n = np.unique(queue.astype(np.int64) << 8 | bucket, return_counts=True)
-        self._holds.add(pairs >> 8, pairs & 0xFF, n)
 
     def add_durations(self, queue: Array, key: Array) -> None:
         """Count message durations: one under the queue's `key` of `duration_buckets` for each element."""
@@ -237,14 +230,6 @@ class QueueTable:
         for name, values in summary_of_counts(self._columns["empty_from"][queues], owner, rows, queues, after_ms).items():
             self._columns[name][queues] = values
 
-    def holds(self, number: int) -> dict[int, int]:
-        """Return holding-time bucket -> messages deleted after being held that long."""
-        return {int(bucket): int(count) for bucket, count in self._holds.rows(number)}
-
-    def flat_holds(self) -> tuple[Array, ...]:
-        """Return all holding times: queue (row numbers, ascending), bucket, count."""
-        return self._holds.flat()
-
     def flat_depths(self) -> tuple[Array, ...]:
         """Return all counts by the broker: queue (row numbers, ascending), then a column for each field of Depth."""
         return self._depths.flat()
@@ -282,7 +267,6 @@ class QueueTable:
             name=row.name,
             attributes=dict(row.attributes),
             totals=totals,
-            holds=self.holds(number),
             depths=self.depths(number),
             durations=durations,
             timeout=row.timeout,
@@ -300,7 +284,6 @@ class QueueTable:
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
             table.put_timeout(number, record.timeout)
-        table._holds = VariableLengthRows.of(table._holds.fields, [sorted(record.holds.items()) for record in found])
         table.durations = PackedCounts.from_queues(record.durations for record in found)
         depths = VariableLengthRows.of(_DEPTH, [record.depths for record in found])
         everyone = np.arange(len(found))
@@ -314,7 +297,7 @@ class QueueTable:
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
         columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
         columns |= {f"q.l.{name}": np.ascontiguousarray(self._limits[:, i]) for i, name in enumerate(LIMITS)}
-        columns |= self._holds.pack("q.h.") | self._depths.pack("q.d.")
+        columns |= self._depths.pack("q.d.")
         columns["q.durations"] = np.frombuffer(self.durations.to_bytes(), dtype=np.uint8)
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
         columns["q.hash"] = self.hashes
@@ -338,7 +321,6 @@ class QueueTable:
         table._limits_by = int(columns["q.limits_by"][0])
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
         table._columns |= {name: columns[f"q.{name}"].view(bool) for name in FLAGS}
-        table._holds = VariableLengthRows.unpack(("bucket", "count"), columns, "q.h.")
         table.durations = PackedCounts(columns["q.durations"].tobytes())
         table._depths = VariableLengthRows.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()

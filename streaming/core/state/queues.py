@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streaming.core.columns import Array
 from streaming.core.settings import (
     DEFAULT_RETENTION_S,
     DEFAULT_VISIBILITY_S,
@@ -39,6 +38,7 @@ TOTALS = (
     "processing_ms",
     "sojourn_ms",
     "found_later",
+    "processed",
 )
 """Running totals by index.
 
@@ -47,7 +47,7 @@ or end; `touched_unsent`: those of them without a reported send. `unseen_receive
 count. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the visibility window of the
 delivery that settled them had ended, and deliveries whose settlement was refused for that. `wait_ms`, `processing_ms`,
 `sojourn_ms`: the sums of the times that `durations` counts. `found_later`: those reconciled away of which a delivery or
-end was reported later.
+end was reported later. `processed`: those whose time from the last receive to the deletion is in `processing_ms`.
 """
 (
     T_SENT,
@@ -69,13 +69,11 @@ end was reported later.
     T_PROCESSING_MS,
     T_SOJOURN_MS,
     T_FOUND_LATER,
+    T_PROCESSED,
 ) = range(len(TOTALS))
 
 ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
 """The totals of ended messages, by how they ended."""
-
-HOLD_BUCKETS = 64
-"""Holding times are counted in buckets of a half power of two milliseconds."""
 
 MOST_ATTRIBUTES = 200
 """The number of attributes kept per queue, latest first: a sender must not fill the memory with invented names."""
@@ -168,8 +166,6 @@ class QueueRecord:
     name: QueueName
     attributes: dict[str, Reported] = field(default_factory=dict)
     totals: list[int] = field(default_factory=lambda: [0] * len(TOTALS))
-    holds: dict[int, int] = field(default_factory=dict)
-    """Holding-time bucket -> messages deleted after being held that long."""
     depths: list[Depth] = field(default_factory=list)
     """Recent counts by the broker, oldest first."""
     durations: dict[int, int] = field(default_factory=dict)
@@ -286,22 +282,3 @@ def group_stuck_ms(record: Described, settings: Settings) -> int:
     thresholds, window = settings.thresholds(record.name), visibility_ms(record, settings)
     by_window = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
     return int(max(by_window, thresholds.group_stuck_min_s * 1000))
-
-
-def hold_bucket(held_ms: Array) -> Array:
-    """Return the bucket of each holding time: two buckets per doubling, from 1 ms."""
-    bucket: Array = np.clip(np.floor(2 * np.log2(np.maximum(held_ms, 1))), 0, HOLD_BUCKETS - 1).astype(np.int64)
-    return bucket
-
-
-def hold_quantile_ms(holds: Mapping[int, float], quantile: float) -> int | None:
-    """Return the holding time below which `quantile` of the counted messages were (geometric middle of its bucket)."""
-    total = sum(holds.values())
-    if total <= 0:
-        return None
-    seen = 0.0
-    for bucket in sorted(holds):
-        seen += holds[bucket]
-        if seen >= quantile * total:
-            return int(2 ** ((bucket + 0.5) / 2))
-    return None

@@ -29,7 +29,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 12
+FORMAT_VERSION: Final = 13
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -79,16 +79,14 @@ _TIMES_IN_3: Final = (
 
 
 def _record(values: list[Any]) -> QueueRecord:
-    name, attributes, totals, holds, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
+    name, attributes, totals, _, depths, empty_from, ordered, dead_letter, messages_seen, *times = values
     reported = {attribute: Reported(at, value) for attribute, (at, value) in attributes.items()}
-    counted = {int(bucket): n for bucket, n in holds.items()}
     known = [Depth(*depth) for depth in depths]
     totals = [*totals, *[0] * (len(TOTALS) - len(totals))]
     return QueueRecord(
         name=QueueName(*name),
         attributes=reported,
         totals=totals,
-        holds=counted,
         depths=known,
         durations={},
         empty_from=empty_from,
@@ -201,6 +199,19 @@ def _to_version_12(columns: Columns, _: Header) -> None:
         columns["q.limits_by"] = np.zeros_like(columns["q.limits_by"])  # recomputed on first use
 
 
+def _to_version_13(columns: Columns, _: Header) -> None:
+    """Upgrade to version 13: drop the coarser counts of processing times, and add how many such times were counted in all."""
+    for name in [name for name in columns if name.startswith("q.h.")]:
+        del columns[name]
+    if "q.t.processed" not in columns:
+        pairs, counts = PackedCounts(columns["q.durations"].tobytes()).pairs()
+        kind, bucket = pairs >> 8 & 0xFF, pairs & 0xFF
+        counted = (kind % UNDIVIDED == DURATIONS.index("processing")) & (bucket != SUM)
+        processed = np.zeros_like(columns["q.t.processing_ms"])
+        np.add.at(processed, pairs[counted] >> 16, counts[counted])
+        columns["q.t.processed"] = processed
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -212,6 +223,7 @@ STEPS: Final[Mapping[int, Step]] = {
     9: Step(_to_version_10),
     10: Step(_to_version_11),
     11: Step(_to_version_12),
+    12: Step(_to_version_13),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

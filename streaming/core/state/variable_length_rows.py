@@ -54,23 +54,6 @@ class VariableLengthRows:
         self._flat = [np.concatenate([values[kept], rows[:, i]])[order] for i, values in enumerate(self._flat)]
         self._starts = np.append(0, np.cumsum(np.bincount(owners, minlength=len(lengths))))
 
-    def add(self, queue: Array, key: Array, count: Array) -> None:
-        """Add `count` to the second field of the row whose first field is `key`, or append a row. For two fields only."""
-        owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
-        pairs = owner << 32 | self._flat[0]
-        added, place = np.unique(queue << 32 | key, return_inverse=True)
-        total = np.bincount(place, weights=count, minlength=len(added)).astype(np.int64)
-        at = np.asarray(pairs.searchsorted(added))
-        known: Array = at < len(pairs)
-        known[known] = pairs[at[known]] == added[known]
-        self._flat[1][at[known]] += total[known]
-        new = ~known
-        if new.any():
-            self._flat = [
-                np.insert(old, at[new], more[new]) for old, more in zip(self._flat, (added & 0xFFFFFFFF, total), strict=True)
-            ]
-            self._starts[1:] += np.cumsum(np.bincount(added[new] >> 32, minlength=len(self._starts) - 1))
-
     def flat(self) -> tuple[Array, ...]:
         """Return the queue of each row, ascending, and the columns."""
         return np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts)), *self._flat

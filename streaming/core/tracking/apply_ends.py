@@ -27,7 +27,6 @@ from streaming.core.state.queues import (
     T_FOUND_LATER,
     T_OUTLIVED,
     T_REDRIVEN,
-    hold_bucket,
 )
 from streaming.core.state.rows import (
     ENDS,
@@ -91,8 +90,6 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         if kind == DELETED:
             _outlived(state, seg, mask, counted, settings)
             flags |= live.at("flags", rows) & np.uint32(F_OUTLIVED)
-            held = at[counted] - last_received[seg.of_event[counted]]
-            _count_holds(state, seg["queue"][counted], held, last_received[seg.of_event[counted]] > 0)
             holder = live.at("consumer", rows)[seg.of_event[counted]]
             np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
             np.add.at(state.consumers.finished, holder[holder >= 0], 1)
@@ -146,9 +143,3 @@ def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted:
     for i in counted.tolist():
         reason = int(seg["reason"][i])
         state.loss_reasons[int(seg["key"][i])] = events.reasons[reason] if reason >= 0 else ""
-
-
-def _count_holds(state: ShardState, queue: Array, held_ms: Array, known: Array) -> None:
-    if not known.any():
-        return
-    state.queues.add_holds(queue[known], hold_bucket(held_ms[known]))

@@ -11,7 +11,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.events.events import RECEIVED
 from streaming.core.state.duration_buckets import DURATIONS, bucket_of
-from streaming.core.state.queues import T_PROCESSING_MS, T_SOJOURN_MS, T_WAIT_MS
+from streaming.core.state.queues import T_PROCESSED, T_PROCESSING_MS, T_SOJOURN_MS, T_WAIT_MS
 from streaming.core.state.rows import F_DELETED, F_LIFE_TIMED, F_SENT_KNOWN, F_TIMELINE, F_WORK_TIMED
 from streaming.core.state.state import ShardState
 
@@ -36,6 +36,7 @@ def count_durations(state: ShardState, rows: Array) -> None:
         _timed(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life]),
         _timed(state, _WAIT, T_WAIT_MS, queue[waited], first_received(state, rows[waited]) - sent[waited]),
     )
+    state.queues.count(queue[work], T_PROCESSED)
     state.queues.add_durations(*map(np.concatenate, zip(*counted, strict=True)))
     timed = np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)
     live.put("flags", rows, flags | timed.astype(np.uint32))

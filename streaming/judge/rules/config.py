@@ -198,7 +198,8 @@ def allow_policy(c: Context) -> Problem | None:
 
 def short_visibility(c: Context) -> Problem | None:
     """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison."""
-    if c.visibility_ms is None or sum(c.memory.holds.values()) < MIN_HOLDS or c.summary.number("visibility_timeout_s") is None:
+    held = sum(c.memory.hold_weights.values())
+    if c.visibility_ms is None or held < MIN_HOLDS or c.summary.number("visibility_timeout_s") is None:
         return None
     usual = c.median_hold_ms
     if usual is None or usual <= c.visibility_ms:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.core.state.queues import hold_quantile_ms
+from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
@@ -356,7 +356,7 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
         yield Near("WindowTooShort", measured)
     if since is None:
         return
-    slowest = hold_quantile_ms(c.memory.holds, 0.95) or c.visibility_ms
+    slowest = quantile_ms(c.memory.hold_weights, 0.95) or c.visibility_ms
     fits_s = math.ceil(max(1.5 * slowest, 2 * c.visibility_ms) / 10_000) * 10
     evidence = {
         "outlived_deliveries": outlived,

@@ -11,7 +11,7 @@ import numpy as np
 
 from streaming.core.reporting.report import HeldBy, StuckGroup
 from streaming.core.reporting.views import MessageView
-from streaming.core.state.queues import hold_quantile_ms
+from streaming.core.state.duration_buckets import quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import Context, duration, plural, seconds
@@ -125,7 +125,7 @@ def _window_may_go_on(c: Context, stuck: StuckGroup) -> bool:
     head = stuck.group.head
     if c.visibility_is_known or c.visibility_ms is None or head is None or stuck.reason != "not_received":
         return False
-    longest_ms = hold_quantile_ms(c.memory.holds, 1.0)
+    longest_ms = quantile_ms(c.memory.hold_weights, 1.0)
     if longest_ms is None or longest_ms <= c.visibility_ms or head.refused_settlements:
         return False
     return bool(head.last_received_at_ms) and c.now - (head.last_received_at_ms or 0) <= USUAL_FACTOR * longest_ms

@@ -243,7 +243,7 @@ def _cause(c: Context) -> dict[str, Any]:
     start = max(past.last_before(c.now - HOUR_MS - WINDOW_MS), 0)
     if split <= start:
         return {}
-    work, count, sent = past["work_ms"], past["work_count"], past["sent"]
+    work, count, sent = past["processing_ms"], past["processed"], past["sent"]
     recent_n, before_n = int(count[-1] - count[split]), int(count[split] - count[start])
     if recent_n > 0 and before_n > 0:
         takes = float(work[-1] - work[split]) / recent_n

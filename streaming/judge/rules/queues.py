@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.core.state.queues import NEVER, hold_quantile_ms
+from streaming.core.state.duration_buckets import quantile_ms
+from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, plural, seconds
@@ -102,7 +103,7 @@ def _usual_work_ms(c: Context) -> int:
     """Return for how long consumers that hold messages may finish none of them; 0 where none is held."""
     if not c.summary.numbers["in_flight"] and not _may_be_in_work(c):
         return 0
-    return int(min(USUAL_FACTOR * (hold_quantile_ms(c.memory.holds, 0.99) or 0), unusual_turn_ms(c)))
+    return int(min(USUAL_FACTOR * (quantile_ms(c.memory.hold_weights, 0.99) or 0), unusual_turn_ms(c)))
 
 
 def _may_be_in_work(c: Context) -> bool:
@@ -112,7 +113,7 @@ def _may_be_in_work(c: Context) -> bool:
     """
     if c.visibility_is_known or c.visibility_ms is None or c.summary.numbers["oldest_received_visible"] >= NEVER:
         return False
-    longest_ms = hold_quantile_ms(c.memory.holds, 1.0)
+    longest_ms = quantile_ms(c.memory.hold_weights, 1.0)
     return longest_ms is not None and longest_ms > c.visibility_ms
 
 
