@@ -153,6 +153,7 @@ NOT_MODELLED = {
     "outlived",
     "wait_ms",
     "processing_ms",
+    "processed",
     "sojourn_ms",
 }
 """The last three have their own test, `test_durations`."""

@@ -53,7 +53,7 @@ def test_the_order_in_which_the_events_of_messages_arrive_does_not_matter(first:
     """One kind of them is read a step before the others."""
     events = work(20, 6)
     early = [event for event in events if event["type"] == first]
-    steps = [(100_000, early), (101_000, [event for event in events if event not in early])]
+    steps: list[Step] = [(100_000, early), (101_000, [event for event in events if event not in early])]
     assert usual_hold_s(steps, shards=shards) == usual_hold_s([(101_000, events)])
 
 
