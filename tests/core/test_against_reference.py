@@ -156,7 +156,7 @@ NOT_MODELLED = {
     "processed",
     "sojourn_ms",
 }
-"""The last three have their own test, `test_durations`."""
+"""The last four have their own test, `test_durations`."""
 
 
 def _stuck(stuck: StuckGroup) -> tuple[str, str, int, str, bool]:
