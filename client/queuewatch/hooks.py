@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from queuewatch.events import Event, Unbuilt
+from queuewatch.log import log_warning
 from queuewatch.sqs_events import OPERATIONS, Call, Translator
-
-_log = logging.getLogger("queuewatch.client")
 
 MARK: Final = "queuewatch"
 """The key in the context of a call under which `before` leaves for `after` what it needs."""
@@ -84,7 +82,7 @@ class SqsHooks:
     def _failed(self, error: Exception) -> None:
         self.errors += 1
         if self.errors == 1:
-            _log.warning("telemetry of a call is lost, the call is not affected: %r", error)
+            log_warning("telemetry of a call is lost, the call is not affected: %r", error)
 
 
 class _Strip:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import logging
 import os
 import random
 import sys
@@ -17,13 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from queuewatch.events import Event, Unbuilt, built, encode_line
+from queuewatch.log import log_warning
 from queuewatch.mailbox import Mailbox
 from queuewatch.transports import SendError, Transport
 from queuewatch.transports.base import SENDER_THREAD
 from queuewatch.transports.secrets import redact
-
-_log = logging.getLogger("queuewatch.client")
-"""It has no NullHandler: where logging is not set up, Python then shows on standard error why nothing arrives."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
@@ -131,7 +128,7 @@ class BackgroundSender:
             self._stats.dropped_at_exit += self._box.clear()
             lost = self._stats.dropped_at_exit + self._box.in_hand
         if lost and self._may_warn():
-            _log.warning("%d telemetry events were not sent within %g s at exit", lost, deadline_s)
+            log_warning("%d telemetry events were not sent within %g s at exit", lost, deadline_s)
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
 
@@ -320,7 +317,7 @@ class BackgroundSender:
             self._stats.send_errors += 1
             self._stats.last_error = text
         if self._may_warn():
-            _log.warning("telemetry is not sent: %s", text)
+            log_warning("telemetry is not sent: %s", text)
 
     def _may_warn(self) -> bool:
         """Return whether the next warning is due, at most one a minute; if so, start the next minute."""

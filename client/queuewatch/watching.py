@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -15,13 +14,12 @@ from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
+from queuewatch.log import log_error
 from queuewatch.registration import Registration
 from queuewatch.sender import BackgroundSender, flush_all
 from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
 from queuewatch.sqs_events import Translator
 from queuewatch.transports import Transport, open_transport
-
-_log = logging.getLogger("queuewatch.client")
 
 
 class Watch:
@@ -232,7 +230,7 @@ def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:
     try:
         return open_transport(to), to
     except ValueError as error:  # a typo in a deployment must not keep the application from starting
-        _log.error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
+        log_error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
         return None, None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections import deque
@@ -12,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from queuewatch.events import Event
+from queuewatch.log import log_warning
 from queuewatch.transports import SendError, Transport
-
-_log = logging.getLogger("queuewatch.client")
 
 Report = Callable[[], Sequence[Event]]
 """Creates events only when they are sent, so that encoding a batch of ten thousand messages does not delay the handler."""
@@ -187,7 +185,7 @@ class Carrier:
         now_s = self._clock_s()
         if now_s - self._warned_s >= _WARN_EVERY_S:
             self._warned_s = now_s
-            _log.warning("telemetry is not sent: %s", error)
+            log_warning("telemetry is not sent: %s", error)
 
 
 def _encode(report: Report) -> list[bytes]:
@@ -197,5 +195,5 @@ def _encode(report: Report) -> list[bytes]:
             text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             lines.append(text.encode("utf-8") + b"\n")
     except Exception as error:
-        _log.warning("telemetry of an invocation is lost: %r", error)
+        log_warning("telemetry of an invocation is lost: %r", error)
     return lines

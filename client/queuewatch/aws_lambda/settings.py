@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled, is_on
-
-_log = logging.getLogger("queuewatch.client")
+from queuewatch.log import log_error
 
 Value = TypeVar("Value")
 
@@ -44,7 +42,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         try:
             return convert(text)
         except ValueError:
-            _log.error("%s=%s is invalid; using %s", name, text, default)
+            log_error("%s=%s is invalid; using %s", name, text, default)
             return default
 
     return Settings(

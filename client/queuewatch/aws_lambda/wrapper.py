@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,8 +17,7 @@ from queuewatch.aws_lambda.settings import Settings, settings_from
 from queuewatch.aws_lambda.watchdog import Watchdog
 from queuewatch.clock import now_ms
 from queuewatch.environment import TO_VARIABLE
-
-_log = logging.getLogger("queuewatch.client")
+from queuewatch.log import log_error, log_warning
 
 Handler = Callable[[Any, Any], Any]
 
@@ -32,7 +30,7 @@ def wrap_handler(original: Handler, settings: Settings | None = None) -> Handler
     try:
         carrier = Carrier(transport_for(settings.to))
     except Exception as error:  # a typo in a deployment must not prevent the function from running
-        _log.error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
+        log_error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
         return original
     wrapper = Wrapper(original, settings, carrier)
 
@@ -81,7 +79,7 @@ class Wrapper:
                 return None
             return _Invocation(delivery, context, self._settings, self._carrier, self._watchdog)
         except Exception as error:
-            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+            log_warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
             return None
 
 
@@ -107,7 +105,7 @@ class _Invocation:
         try:
             outcome = self._judge(result)
         except Exception as error:
-            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+            log_warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
             self._watchdog.disarm(self._armed)
             return
         self.end(outcome)
@@ -121,7 +119,7 @@ class _Invocation:
                 self._report(outcome)
             self._carrier.deliver(self._settings.send_ms / 1000)
         except Exception as error:
-            _log.warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
+            log_warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
 
     def _judge(self, result: Any) -> Outcome:
         if result is None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import sys
 from typing import Any, Final
 
 from queuewatch.environment import is_disabled
+from queuewatch.log import log_warning
 from queuewatch.sender import flush_all
 from queuewatch.sigterm import flush_before_sigterm
 from queuewatch.transports.sqs import own_session
 from queuewatch.watching import watch
-
-_log = logging.getLogger("queuewatch.client")
 
 _DEADLINE_VARIABLE: Final = "QUEUEWATCH_EXIT_DEADLINE_S"
 _DEADLINE_S: Final = 2.0
@@ -49,7 +47,7 @@ def _watch(session: Any) -> None:
         )
     except Exception as error:  # the application must get its session in any case
         _failed = True
-        _log.warning("this process is not watched: %s", error)
+        log_warning("this process is not watched: %s", error)
 
 
 def _deadline() -> float:

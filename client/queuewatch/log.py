@@ -1,0 +1,22 @@
+"""The library's log records, written through the application's logging, whose errors must not reach either of them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final
+
+_log: Final = logging.getLogger("queuewatch.client")
+"""It has no NullHandler: where logging is not set up, Python then shows on standard error why nothing arrives."""
+
+
+def log_warning(text: str, *values: object) -> None:
+    """Log a warning; never raises."""
+    with contextlib.suppress(Exception):
+        _log.warning(text, *values)
+
+
+def log_error(text: str, *values: object) -> None:
+    """Log an error; never raises."""
+    with contextlib.suppress(Exception):
+        _log.error(text, *values)
