@@ -200,9 +200,11 @@ class BackgroundSender:
                 self._try(self.transport.flush)
                 continue
             box.linger(self._linger_s)
-            waiters = box.waiters()
             box.clear_bell()
-            closing = self._closing()  # read before draining, so that everything offered before the close is sent
+            # Read after the bell is cleared, because whoever comes later rings it again; and before draining, so that everything
+            # offered before is sent.
+            waiters = box.waiters()
+            closing = self._closing()
             self._drain()
             self._rest(waiters)
             if closing:

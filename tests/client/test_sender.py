@@ -186,6 +186,27 @@ def test_an_event_offered_just_before_closing_is_sent(monkeypatch: pytest.Monkey
     assert len(kept.events()) == 2
 
 
+def test_a_flush_while_the_sender_takes_its_events_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flush rings the bell just before the thread clears it; nothing would ring it again."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=0.01)
+    clear_bell, flushed = sender._box.clear_bell, []
+    waiting = threading.Thread(target=lambda: flushed.append(sender.flush(10)))
+
+    def clear() -> None:
+        if not waiting.ident:
+            waiting.start()
+            until(lambda: bool(sender._box.waiters()) and not sender._box._bell.empty(), "the flush has rung the bell")
+        clear_bell()
+
+    monkeypatch.setattr(sender._box, "clear_bell", clear)
+    sender.offer(events(1))
+    until(lambda: bool(waiting.ident), "the thread clears the bell")
+    waiting.join()
+    assert flushed == [True]
+    sender.close()
+
+
 def test_closing_keeps_its_deadline_and_counts_unsent_events() -> None:
     """An application must be able to exit while the broker is down."""
     broken = Broken(later())
