@@ -248,6 +248,9 @@ class BackgroundSender:
         """Send one record until it is delivered, refused for good, or the time is up."""
         pause_s = _FIRST_PAUSE_S
         while True:
+            if self._time_is_up():  # an attempt may take much longer than the rest of the deadline
+                self._count(dropped_at_exit=len(lines))
+                return
             try:
                 self.transport.send(b"".join(lines))
             except SendError as error:
@@ -259,10 +262,7 @@ class BackgroundSender:
                     return
                 if not error.retry:
                     break
-                wait_s = error.retry_after_s or pause_s * random.uniform(0.5, 1.0)
-                if not self._pause(wait_s):
-                    self._count(dropped_at_exit=len(lines))
-                    return
+                self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:  # an error in a transport costs its payload, not the thread
                 self._report(error)
@@ -272,15 +272,14 @@ class BackgroundSender:
                 return
         self._count(dropped_refused=len(lines))
 
-    def _pause(self, wait_s: float) -> bool:
-        """Wait before the next attempt; return False if the deadline comes first."""
+    def _pause(self, wait_s: float) -> None:
+        """Wait before the next attempt, or until the deadline if that comes first."""
         end_s = time.monotonic() + wait_s
-        while (now_s := time.monotonic()) < end_s:
-            give_up_s = self._give_up_s
-            if give_up_s is not None and now_s >= give_up_s:
-                return False
-            time.sleep(min(0.05 if give_up_s is not None else 0.25, end_s - now_s))
-        return self._give_up_s is None or time.monotonic() < self._give_up_s
+        while (now_s := time.monotonic()) < end_s and not self._time_is_up():
+            time.sleep(min(0.05 if self._closing() else 0.25, end_s - now_s))
+
+    def _time_is_up(self) -> bool:
+        return self._give_up_s is not None and time.monotonic() >= self._give_up_s
 
     def _closing(self) -> bool:
         return self._give_up_s is not None

@@ -207,6 +207,35 @@ def test_a_flush_while_the_sender_takes_its_events_is_answered(monkeypatch: pyte
     sender.close()
 
 
+def test_nothing_is_tried_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without threads, at the end of the interpreter, each attempt holds up the exit: one of ten may, if it began in time."""
+
+    class NoThread(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    class Slow(Broken):
+        def send(self, payload: bytes) -> None:
+            threading.Event().wait(0.2)
+            super().send(payload)
+
+    slow = Slow(later())
+    sender = BackgroundSender(slow, max_batch=1)
+    monkeypatch.setattr("queuewatch.sender.threading.Thread", NoThread)
+    sender.offer(events(10))
+    sender.close(0.1)
+    assert (slow.attempts, sender.stats().dropped_at_exit) == (1, 10)
+
+
+def test_without_time_nothing_is_sent_at_exit() -> None:
+    """The documentation of `exit_deadline_s` says so of 0."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=60, exit_deadline_s=0)
+    sender.offer(events(1))
+    sender.close()
+    assert (kept.payloads, sender.stats().dropped_at_exit) == ([], 1)
+
+
 def test_closing_keeps_its_deadline_and_counts_unsent_events() -> None:
     """An application must be able to exit while the broker is down."""
     broken = Broken(later())
