@@ -380,9 +380,9 @@ def _after_fork_in_child() -> None:
     global _process  # noqa: PLW0603 -- one per process
     _process = os.getpid()
     for sender in list(_senders):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # of a transport of the application's own
             sender.transport.after_fork()
-            sender._reset()
+        sender._reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -84,6 +84,32 @@ def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
     assert sorted(json.loads(line)["type"] for line in lines) == ["flushes", "parent", "waits"]
 
 
+_FORK_OF_A_TRANSPORT_THAT_RAISES = """
+import os
+from queuewatch import Transport
+from queuewatch.sender import BackgroundSender
+class Own(Transport):
+    name, max_bytes = "own", 1000
+    def send(self, payload): print(payload.decode(), end="", flush=True)
+    def after_fork(self): raise RuntimeError("no connection yet")
+sender = BackgroundSender(Own(), linger_s=0.01)
+sender.offer([{"type": "parent"}])
+assert sender.flush(10)
+child = os.fork()
+sender.offer([{"type": "child"}] if not child else [])
+if not child:
+    os._exit(0 if sender.flush(10) else 3)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_sends_its_own_through_a_transport_that_raises_after_the_fork() -> None:
+    """The transport may be the application's own; its error must not leave the child with the parent's dead thread."""
+    command = [sys.executable, "-c", _FORK_OF_A_TRANSPORT_THAT_RAISES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ('{"type":"parent"}\n{"type":"child"}\n0\n', "")
+
+
 _FORK_AFTER_THE_FIRST_SEND = """
 import os, sys, time
 from queuewatch.sender import BackgroundSender
