@@ -210,7 +210,8 @@ class AccountReader:
 
     def _follow_task(self, queue: _Queue, at: int) -> None:
         """Read the redrive task, which only a dead-letter queue has; a running one is read each time."""
-        due = queue.progress is not None or at - queue.task_read_at >= self._move_task_interval_ms
+        # The clock may be set back.
+        due = queue.progress is not None or abs(at - queue.task_read_at) >= self._move_task_interval_ms
         if not queue.sources or queue.arn is None or not due:
             return
         queue.task_read_at = at
@@ -220,7 +221,7 @@ class AccountReader:
 
         found = self._try(queue, "ListMessageMoveTasks", read, None)
         if found is None:
-            if queue.progress is not None and at - queue.progress.at >= _PROGRESS_KNOWN_MS:
+            if queue.progress is not None and abs(at - queue.progress.at) >= _PROGRESS_KNOWN_MS:
                 queue.task = None
             return
         task = latest(found)

@@ -83,7 +83,7 @@ class SqsTelemetryCollector:
         if messages:
             self._refuse_foreign(url, events)
         at = now_ms()
-        if at - self._heartbeat_at >= _HEARTBEAT_EVERY_MS:
+        if abs(at - self._heartbeat_at) >= _HEARTBEAT_EVERY_MS:  # the clock may be set back
             self._heartbeat_at = at
             events.append(heartbeat(SYSTEM, self._name, at))
         if events:

@@ -292,6 +292,19 @@ def test_a_redrive_task_is_followed_to_its_end() -> None:
     assert fake.calls.count("ListMessageMoveTasks") == 4
 
 
+def test_a_redrive_task_is_found_after_the_clock_was_set_back() -> None:
+    """The machine's clock was a day ahead and is corrected: tasks are not requested a day later."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+    now = [1_760_000_000_000]
+    reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
+    reader.discover()
+    reader.read()
+    now[0] -= 86_400_000
+    fake.tasks["orders-dlq"] = [{"Status": "RUNNING", "StartedTimestamp": now[0], "ApproximateNumberOfMessagesMoved": 20}]
+    [attributes] = [event["attributes"] for event in reader.read() if event["queue"] == "orders-dlq"]
+    assert attributes["redrive_task"]["moved"] == 20
+
+
 def test_a_running_redrive_task_that_cannot_be_read_is_withdrawn() -> None:
     """Its last known progress would look like a task that has stopped moving messages (`RedriveStalled`)."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})

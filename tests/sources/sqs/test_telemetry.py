@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,6 +109,18 @@ def test_a_drain_beside_the_attributes_waits_for_the_end_of_its_long_poll(moto_s
     stop = threading.Event()
     SqsCollector.from_config(config).run(lambda _: None, stop)
     assert timeouts[0] > 20
+
+
+def test_heartbeats_go_on_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's clock was an hour ahead and is corrected: an hour without heartbeats would look like a dead collector."""
+    config = SqsCollectorConfig(telemetry={"queue": "https://sqs/1/telemetry"})  # type: ignore[arg-type]
+    drain = SqsTelemetryCollector(config, SimpleNamespace(receive_message=lambda **_: {}))  # type: ignore[arg-type]
+    found: list[dict[str, Any]] = []
+    hour_ms = 3_600_000
+    for now in (T, T + 10_000, T + hour_ms, T + 60_000, T + 70_000, T + 90_000):
+        monkeypatch.setattr("sources.sqs.telemetry.now_ms", lambda now=now: now)
+        drain.drain_once(found.extend)
+    assert [event["at"] - T for event in found] == [0, hour_ms, 60_000, 90_000]
 
 
 def test_a_drain_needs_a_telemetry_queue() -> None:
