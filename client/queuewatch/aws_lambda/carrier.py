@@ -69,12 +69,12 @@ class Carrier:
                 self._stats.dropped += dropped
 
     def start(self) -> None:
-        """Start sending without waiting."""
+        """Start sending without waiting. Raises `RuntimeError` if no thread can be started."""
         with self._changed:
             if self._events and not self._attempt and self._clock_s() >= self._quiet_until_s:
+                self._keep_thread()  # first, because it may raise
                 self._attempt = True  # even during an attempt, which may already have passed the latest report
                 self._changed.notify_all()
-                self._keep_thread()
 
     def deliver(self, within_s: float) -> bool:
         """Send pending reports; return whether all were sent within `within_s`. Sending continues while the process runs."""

@@ -23,15 +23,15 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def arm(self, due: Sequence[Due]) -> list[Due]:
-        """Schedule the actions; returns a handle for `disarm`."""
+        """Schedule the actions; returns a handle for `disarm`. Raises `RuntimeError` if no thread can be started."""
         added = list(due)
         with self._changed:
-            self._due.extend(added)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="queuewatch-watchdog", daemon=True)
-                self._thread.start()
+                self._thread.start()  # first, because it may raise
             elif min(at_s for at_s, _ in added) < self._wakes_s:
                 self._changed.notify()
+            self._due.extend(added)
         return added
 
     def disarm(self, due: Sequence[Due]) -> None:

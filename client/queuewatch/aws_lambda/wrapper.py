@@ -133,14 +133,18 @@ class _Invocation:
 
     def _early(self) -> None:
         self._report_received()
-        self._carrier.start()
+        self._start()
 
     def _nearly_out_of_time(self) -> None:
         """Report a timeout, because the process may be killed next. If the handler still returns, its outcome is reported too."""
         self._report_received()
         self._reported_timeout = True
         self._report(timed_out())
-        self._carrier.start()
+        self._start()
+
+    def _start(self) -> None:
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the end of the invocation tries again
+            self._carrier.start()
 
     def _report_received(self) -> None:
         if not self._reported_received:
