@@ -45,7 +45,7 @@ class PullError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One delivery. After `leased_until` (epoch milliseconds) another consumer may get it."""
+    """One delivery. After `leased_until` (epoch milliseconds) another consumer may get it; `sent_at` is 0 if it is not known."""
 
     id: str
     body: Any
@@ -131,7 +131,7 @@ class PullConsumer:
         at = self._clock_ms()
         warnings = result.get("warnings")
         said = warnings if isinstance(warnings, dict) else {}
-        settled = Settled(int(result.get("ackCount") or 0), int(result.get("retryCount") or 0), said)
+        settled = Settled(_count(result, "ackCount"), _count(result, "retryCount"), said)
         done = self._done(acked, settled.acked, said, at)
         events = [self._about("deleted", message, at) for message in done or ()]
         if done is not None:
@@ -171,7 +171,8 @@ class PullConsumer:
     def _received(self, message: Message, at: int) -> Event:
         event = self._about("received", message, at)
         event["receive_count"] = message.attempts
-        event["sent_at"] = message.sent_at
+        if message.sent_at:
+            event["sent_at"] = message.sent_at
         event["invisible_until"] = message.leased_until
         return event
 
@@ -229,6 +230,13 @@ def _sender(to: str | Transport | None) -> BackgroundSender | None:
     if not to or is_disabled():
         return None
     return BackgroundSender(to if isinstance(to, Transport) else open_transport(to))
+
+
+def _count(result: Mapping[str, Any], name: str) -> int:
+    try:
+        return int(result.get(name) or 0)
+    except (TypeError, ValueError) as error:
+        raise PullError(f"ack: the API's response has a {name} that is no number") from error
 
 
 def _messages(entries: Iterable[Any], leased_until: int) -> list[Message]:

@@ -211,6 +211,33 @@ def test_an_unreachable_api_is_an_error() -> None:
 )
 def test_a_response_that_cannot_be_read_is_a_pull_error(response: bytes, status: int | None) -> None:
     """A gateway that closes the connection within its response must not raise an exception that callers do not expect."""
+    with _answering(response) as url, pytest.raises(PullError) as caught:
+        PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).pull()
+    assert caught.value.status == status
+
+
+def test_a_settlement_whose_counts_cannot_be_read_is_a_pull_error() -> None:
+    """It may have had an effect, as in every case of this error."""
+    with _answering(b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"ackCount": "one"}}') as url, pytest.raises(PullError):
+        PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).settle()
+
+
+def test_a_delivery_without_the_time_of_its_send_is_reported_without_it() -> None:
+    """The service would refuse the whole event for a time in 1970."""
+    kept = Kept()
+    with _answering(b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": [{"id": "m", "lease_id": "l"}]}}') as url:
+        consumer = PullConsumer("a", "0123", queue="orders", to=kept, token="hush", base_url=url)
+        consumer.pull()
+        assert consumer.flush()
+        consumer.close()
+    [event] = kept.events
+    assert "sent_at" not in event
+    assert decode_records(kept.payloads).invalid == []
+
+
+@contextmanager
+def _answering(response: bytes) -> Iterator[str]:
+    """Serve one request with these bytes; yields the address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -221,11 +248,8 @@ def test_a_response_that_cannot_be_read_is_a_pull_error(response: bytes, status:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(PullError) as caught:
-            PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).pull()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         thread.join()
-    assert caught.value.status == status
 
 
 def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
