@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_STRETCH: Final = 8.0
+_LONGEST_STRETCHED_S: Final = 90.0
+"""A shorter interval is not stretched beyond this: after two minutes without a heartbeat, a collector counts as silent."""
 _LOG_EVERY_S: Final = 300.0
 
 
@@ -109,7 +111,7 @@ class _Region:
                 events.append(heartbeat(SYSTEM, self._name, now_ms()))
             if events:
                 emit(events)
-            stop.wait(max(0.0, self._config.interval_s * self._stretch - (time.monotonic() - began_s)))
+            stop.wait(max(0.0, self._interval_s() - (time.monotonic() - began_s)))
 
     def _discover(self) -> bool:
         try:
@@ -140,6 +142,10 @@ class _Region:
     def _pace(self, pressed: bool) -> None:
         """Read less often while SQS throttles or does not answer, and recover slowly."""
         self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
+
+    def _interval_s(self) -> float:
+        interval_s = self._config.interval_s
+        return min(interval_s * self._stretch, max(interval_s, _LONGEST_STRETCHED_S))
 
     def _log_problems(self, problems: Sequence[Problem]) -> None:
         for problem in self._logged.due(problems, time.monotonic()):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import sources.sqs
 from sources.collect import CollectorRefused, run_collector
 from sources.sqs.account import AccountReader, Problem
-from sources.sqs.collector import LoggedProblems, SqsCollector
+from sources.sqs.collector import LoggedProblems, SqsCollector, _Region
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
 from sources.wire import decode_records, encode_ndjson
 from tests.client.transports import Kept
@@ -342,6 +342,27 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert 3 <= fake.calls.count("GetQueueAttributes") <= 8
     assert beats == []
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
+
+
+@pytest.mark.parametrize(("interval_s", "slowest_s"), [(30, 90), (10, 80), (600, 600)])
+def test_throttling_of_some_calls_does_not_make_the_collector_look_silent(interval_s: float, slowest_s: float) -> None:
+    """A collector without a heartbeat for two minutes raises TelemetryStale, which would end and begin again at each poll."""
+    fake: Any = Fake({"orders": PLAIN, "payments": PLAIN})
+    fake.fail = {("GetQueueAttributes", "orders"): "RequestThrottled"}
+    beats: list[Any] = []
+    waits_s: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits_s.append(timeout or 0.0)
+            return self.is_set()
+
+        def is_set(self) -> bool:
+            return len(waits_s) == 6
+
+    _Region(SqsCollectorConfig(interval_s=interval_s), fake, ()).run(beats.extend, Stop())
+    assert max(waits_s) == pytest.approx(slowest_s, abs=1)
+    assert [event["type"] for event in beats].count("heartbeat") == 6
 
 
 def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:
