@@ -65,7 +65,7 @@ class Mailbox:
         waiter.acquire()
         self._waiters.append(waiter)
         self.ring()
-        done = waiter.acquire(timeout=max(0.0, timeout_s))
+        done = waiter.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
         with contextlib.suppress(ValueError, RuntimeError):
             self._waiters.remove(waiter)
         return done

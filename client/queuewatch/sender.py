@@ -114,16 +114,17 @@ class BackgroundSender:
         """
         _notice_fork()
         deadline_s = self.exit_deadline_s if deadline_s is None else deadline_s
+        within_s = min(deadline_s + 0.5, threading.TIMEOUT_MAX)
         thread = self._thread
         self._give_up_s = time.monotonic() + deadline_s
         self._box.closed = True
         self._box.ring()
         if thread is not None and thread.is_alive():
-            thread.join(deadline_s + 0.5)
+            thread.join(within_s)
         elif self._box or self._running.locked():
             # Threads cannot be started during interpreter shutdown, so send in this one. If an exception interrupted a thread's
             # start, that thread may be running unregistered with the last events; `_work` waits for it.
-            self._work(deadline_s + 0.5)
+            self._work(within_s)
         with self._counting:
             self._stats.dropped_at_exit += self._box.clear()
             lost = self._stats.dropped_at_exit + self._box.in_hand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -234,6 +235,18 @@ def test_without_time_nothing_is_sent_at_exit() -> None:
     sender.offer(events(1))
     sender.close()
     assert (kept.payloads, sender.stats().dropped_at_exit) == ([], 1)
+
+
+def test_a_limit_of_time_may_be_infinite() -> None:
+    """The standard library's own limit, some hundred years, is an error there."""
+    kept = Kept()
+    sender = BackgroundSender(kept, linger_s=0.01, exit_deadline_s=math.inf)
+    sender.offer(events(1))
+    assert sender.flush(math.inf)
+    sender.offer(events(1))
+    sender.close()
+    assert len(kept.events()) == 2
+    assert sender.stats().buffered == 0
 
 
 def test_closing_keeps_its_deadline_and_counts_unsent_events() -> None:
