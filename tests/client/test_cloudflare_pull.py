@@ -243,8 +243,10 @@ def _answering(response: bytes) -> Iterator[str]:
         def answer() -> None:
             connection, _ = listening.accept()
             with connection:
-                connection.recv(65_536)
                 connection.sendall(response)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65_536):  # closing before the whole request was read would reset the connection
+                    pass
 
         thread = threading.Thread(target=answer)
         thread.start()
