@@ -75,6 +75,9 @@ class BackgroundSender:
         with contextlib.suppress(Exception):  # `send` will fail in the same way and report it
             transport.prepare()
         _senders.add(self)
+        # Now, so that it runs after the application's own exit handlers, which may still call SQS. A handler that is registered
+        # during the exit is never called.
+        atexit.register(self._close_at_exit)
 
     def _reset(self) -> None:
         """Set the state from before the thread starts: in a new sender, and in a forked child."""
@@ -87,7 +90,8 @@ class BackgroundSender:
         self._give_up_s: float | None = None
         self._ended = False
         self._thread: threading.Thread | None = None
-        self._exit_registered = False
+        self._finalizer_registered = False
+        self._flushed_at_exit_s = 0.0
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> None:
         """Queue events for sending, or count them as dropped. Takes a few microseconds, whatever the transport does."""
@@ -129,9 +133,11 @@ class BackgroundSender:
             self._stats.dropped_at_exit += self._box.clear()
             lost = self._stats.dropped_at_exit + self._box.in_hand
         if lost and self._may_warn():
-            log_warning("%d telemetry events were not sent within %g s at exit", lost, deadline_s)
+            spent_s = round(deadline_s + self._flushed_at_exit_s, 1)
+            log_warning("%d telemetry events were not sent within %g s at exit", lost, spent_s)
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
+        atexit.unregister(self._flush_at_exit)
 
     def stats(self) -> SenderStats:
         """Return the current counters."""
@@ -150,8 +156,8 @@ class BackgroundSender:
         try:
             if self._closing() or (self._thread is not None and self._thread.is_alive()):
                 return
-            if not self._exit_registered:  # first, because a signal handler may raise SystemExit at any step of the start
-                self._register_exit()
+            if not self._finalizer_registered:  # first, as a signal handler may raise SystemExit at any step of the start
+                self._register_finalizer()
             self._box.renew_bell()
             thread = threading.Thread(target=self._work, name=SENDER_THREAD, daemon=True)
             try:
@@ -165,20 +171,26 @@ class BackgroundSender:
         finally:
             self._starting.release()
 
-    def _register_exit(self) -> None:
-        # Do not undo an earlier registration: the process may already be exiting in another thread, and a handler registered
-        # then is never called. If the handler runs twice, the second run finds nothing to do.
-        atexit.register(self._close_at_exit)
-        self._exit_registered = True
+    def _register_finalizer(self) -> None:
         # Children of multiprocessing exit without running atexit.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
             util.Finalize(self, _close_weakly, args=(weakref.ref(self),), exitpriority=100)
+        self._finalizer_registered = True
+
+    def _flush_at_exit(self) -> None:
+        thread = self._thread
+        if thread is None or not thread.is_alive() or self.exit_deadline_s <= 0:
+            return  # `close` does the rest
+        began_s = time.monotonic()
+        with contextlib.suppress(Exception):
+            self.flush(self.exit_deadline_s)
+        self._flushed_at_exit_s = time.monotonic() - began_s
 
     def _close_at_exit(self) -> None:
         with contextlib.suppress(Exception):
-            self.close()
+            self.close(max(0.0, self.exit_deadline_s - self._flushed_at_exit_s))
 
     # In the thread
 
@@ -309,9 +321,9 @@ class BackgroundSender:
             self._stats.dropped_at_exit += dropped_at_exit
             self._box.in_hand = max(0, self._box.in_hand - sent - dropped_refused - dropped_at_exit)
         if first and not self._closing():
-            # kafka-python registers an exit handler when it connects. Exit handlers run in reverse order, and ours must run
-            # before that one closes the producer.
-            self._register_exit()
+            # kafka-python registers an exit handler when it connects. Exit handlers run in reverse order, and what is buffered
+            # must be sent before that one closes the producer.
+            atexit.register(self._flush_at_exit)
 
     def _report(self, error: Exception) -> None:
         text = redact(str(error) or type(error).__name__)

@@ -93,6 +93,29 @@ def test_the_first_send_may_succeed_while_the_process_exits() -> None:
     assert (done.stdout, done.stderr) == ('{"n":1}\n{"n":2}\n', "")
 
 
+_OFFERED_DURING_EXIT = """
+import atexit, sys
+from queuewatch import Transport
+from queuewatch.sender import BackgroundSender
+class Printing(Transport):
+    name, max_bytes = "printing", 1000
+    def send(self, payload): print(payload.decode(), end="", flush=True)
+sender = BackgroundSender(Printing(), linger_s=0.01)
+atexit.register(lambda: sender.offer([{"n": 2}]))
+if sys.argv[1] == "works before":
+    sender.offer([{"n": 1}])
+    assert sender.flush(30)
+"""
+
+
+@pytest.mark.parametrize(("when", "sent"), [("works before", '{"n":1}\n{"n":2}\n'), ("only exits", '{"n":2}\n')])
+def test_the_applications_exit_handlers_may_call_sqs(when: str, sent: str) -> None:
+    """A consumer may delete or give back at its exit what it holds, and a script send its only message at its end."""
+    command = [sys.executable, "-c", _OFFERED_DURING_EXIT, when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == (sent, "")
+
+
 def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
     """kafka-python closes its producers at exit too; the sender must run first, whether it had connected before or not."""
     from kafka import KafkaConsumer, TopicPartition
