@@ -38,8 +38,15 @@ _log = structlog.get_logger(__name__)
 def recover(checkpoint: Path) -> int | None:
     """Roll back to the last intact batch if the last committed one is damaged; return that batch, None if nothing is damaged.
 
-    Raises `CheckpointMismatch` when no batch is intact.
+    What cannot be read of the batch after it is dropped: the batch is planned anew. Raises `CheckpointMismatch` when no batch is
+    intact.
     """
+    back_to = _go_back_if_damaged(checkpoint)
+    _drop_unreadable_plans(checkpoint)
+    return back_to
+
+
+def _go_back_if_damaged(checkpoint: Path) -> int | None:
     look_again()
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
@@ -66,6 +73,23 @@ def recover(checkpoint: Path) -> int | None:
         f"the checkpoint {checkpoint} is damaged ({'; '.join(problems)}), and no earlier batch in it is whole",
         "Restore a copy of it, or set spark.checkpoint_dir to a new folder: the state is built again from what the sources hold",
     )
+
+
+def _drop_unreadable_plans(checkpoint: Path) -> None:
+    """Move aside what cannot be read about a batch that is not committed.
+
+    Spark does not flush its log to disk: a power cut leaves an empty file for the batch it had just begun, and Spark would not
+    start with it.
+    """
+    committed = max(batch_ids(LocalFolder(checkpoint / COMMITS)), default=-1)
+    for batch_id in batch_ids(LocalFolder(checkpoint / OFFSETS)):
+        if batch_id > committed and not _is_whole(checkpoint / OFFSETS / str(batch_id)):
+            aside = checkpoint / UNDONE / f"{batch_id:012d}-unreadable"
+            aside.mkdir(parents=True, exist_ok=True)
+            for name in (str(batch_id), f".{batch_id}.crc"):
+                if (checkpoint / OFFSETS / name).exists():
+                    (checkpoint / OFFSETS / name).replace(aside / name)
+            _log.warning("unreadable_batch_dropped", batch_id=batch_id, effect="the batch is planned anew; nothing is lost")
 
 
 def _look_at_seed(checkpoint: Path) -> None:

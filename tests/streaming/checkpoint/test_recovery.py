@@ -79,6 +79,38 @@ def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Ca
     assert snapshot.events_total["accepted"] == 9
 
 
+def test_a_power_cut_that_empties_spark_s_last_logs_loses_nothing(live: Live) -> None:
+    """On real Spark: it does not flush its logs, so that of a batch that has just begun, or ended, may be empty."""
+    run_some_batches(live)
+    last = latest(live).batch_id
+    (live.checkpoint / "commits" / str(last)).write_bytes(b"")
+    for batch_id in (last, last + 1):
+        (live.checkpoint / "offsets" / str(batch_id)).write_bytes(b"")
+    with structlog.testing.capture_logs() as logs:
+        assert recover(live.checkpoint) == last - 1
+    assert [line["batch_id"] for line in logs if line["event"] == "unreadable_batch_dropped"] == [last]
+    before = len(live.snapshots)
+    live.send(*messages("after", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
+    assert sent_total(snapshot) == 9
+    assert snapshot.events_total["accepted"] == 9
+
+
+@pytest.mark.parametrize("content", [b"", b"v1\n", b'v1\n{"batchWatermarkMs":0,"batchTime'])
+def test_an_unreadable_log_of_the_next_batch_is_moved_aside(tmp_path: Path, content: bytes) -> None:
+    """Also that of the first batch of a checkpoint; one that is whole stays."""
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_bytes(content)
+    (offsets / ".0.crc").write_bytes(b"crc")
+    assert recover(tmp_path) is None
+    assert list(offsets.iterdir()) == []
+    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n1')
+    assert recover(tmp_path) is None
+    assert [path.name for path in offsets.iterdir()] == ["0"]
+
+
 def test_a_copy_of_a_running_checkpoint_can_be_continued(live: Live, tmp_path: Path) -> None:
     """It is copied file by file while batches run, in the worst order for Spark's logs: offsets and commits last."""
     live.send(*messages("a", 5))
