@@ -90,6 +90,11 @@ def write_durably(path: Path, content: bytes | memoryview) -> None:
 
 def sync_folder(path: Path) -> None:
     """Return once the names in a folder are on disk: files that were created, renamed or removed. Raises `OSError`."""
+    sync_file(path)
+
+
+def sync_file(path: Path) -> None:
+    """Return once the content of a file is on disk, whoever wrote it. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from streaming.checkpoint.spark_files import SparkFiles
 from streaming.checkpoint.state_files import StateKeeper
 from streaming.config.source import Sources
 from streaming.core.settings import Settings
+from streaming.folder import local_folder
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
 from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool, spool_path
@@ -43,12 +45,29 @@ def start(
     packets = decoded(records, keys, settings)
     return (
         tracked(packets, settings, keeper)
-        .writeStream.foreachBatch(publish)  # merge → judge → publish
+        .writeStream.foreachBatch(_flushing(checkpoint, publish))  # merge → judge → publish
         .outputMode("update")
         .trigger(processingTime=f"{round(trigger_interval_s * 1000)} milliseconds")
         .option("checkpointLocation", checkpoint)
         .start()
     )
+
+
+def _flushing(checkpoint: str, publish: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """Return `publish` with a flush of a local checkpoint before it.
+
+    What a batch announces is known by its number: it must read the same when it runs again, even after a power failure.
+    """
+    local = local_folder(checkpoint)
+    if local is None:
+        return publish
+    files = SparkFiles(local.path)
+
+    def flushed(batch: DataFrame, batch_id: int) -> None:
+        files.flush()
+        publish(batch, batch_id)
+
+    return flushed
 
 
 def read(
