@@ -241,15 +241,24 @@ def whole_of(batches: Sequence[int], kept: int) -> list[int]:
 class Pruner:
     """Deletes, on the driver, files that no version points to any more."""
 
-    def __init__(self, keeper: StateKeeper, shards: int, *, kept: int = VERSIONS_KEPT) -> None:
+    def __init__(
+        self, keeper: StateKeeper, shards: int, *, kept: int = VERSIONS_KEPT, earlier: frozenset[str] | None = None
+    ) -> None:
+        """`earlier` names the files that versions from before this run point to; the others are deleted now. None: unknown."""
         self._kept = kept
         self._folder = keeper.folder if isinstance(keeper, FileState) else None
         self._shards = shards
         self._latest: dict[int, Sequence[str]] = {}
         self._versions: dict[int, frozenset[str]] = {}
         """The names of each batch's files, oldest batch first."""
-        self._from_before = frozenset(path.name for path in self._folder.iterdir()) if self._folder is not None else frozenset()
+        self._from_before: frozenset[str] = frozenset()
         """Files that versions from before this run may point to, until the checkpoint can no longer go back to these."""
+        if isinstance(keeper, FileState):
+            if earlier is None:
+                self._from_before = frozenset(path.name for path in keeper.folder.iterdir())
+            else:
+                self._from_before = earlier.union(file.name for files in keeper.seeds.values() for file in files)
+                self._delete_all_but(keeper.folder, self._from_before)
 
     def published(self, batch_id: int, files: Mapping[int, Sequence[str]]) -> None:
         """Record that a batch left the states of these shards in these files; other shards keep theirs.
@@ -267,6 +276,10 @@ class Pruner:
             self._from_before = frozenset()
         self._versions = {batch: self._versions[batch] for batch in batches}
         needed = self._from_before.union(*(self._versions[batch] for batch in whole_of(batches, self._kept)))
-        for path in self._folder.iterdir():
+        self._delete_all_but(self._folder, needed)
+
+    @staticmethod
+    def _delete_all_but(folder: Path, needed: frozenset[str]) -> None:
+        for path in folder.iterdir():
             if path.name not in needed:
                 path.unlink(missing_ok=True)

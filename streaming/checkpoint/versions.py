@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streaming.checkpoint.state_files import VERSIONS_KEPT, StateFile
+from streaming.checkpoint.state_files import VERSIONS_KEPT, StateFile, whole_of
 from streaming.folder import Folder
 
 FOLDER: Final = "versions"
@@ -79,6 +79,19 @@ class VersionLedger:
             return _version(json.loads(content))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerDamaged(f"{FOLDER}/{_name(batch_id)} cannot be read: {error!r}") from error
+
+    def files(self, committed: int) -> frozenset[str] | None:
+        """Return the names of the state files a checkpoint can continue from, where `committed` is its last batch (-1: none).
+
+        None where that is not known: that batch is of a release without a ledger, or an entry is damaged.
+        """
+        if not self._ids or (committed >= 0 and committed not in self._ids):
+            return None
+        try:
+            entries = [self.read(batch_id) for batch_id in whole_of(self._ids, self._kept)]
+        except LedgerDamaged:
+            return None
+        return frozenset(file.name for entry in entries for shard in entry.shards.values() for file in shard.files)
 
     def save(self, version: Version) -> None:
         """Store an entry; delete those a rolled-back run left beyond it, and the oldest."""

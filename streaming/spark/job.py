@@ -208,15 +208,17 @@ class Job:
         keeper = state_keeper(location, seed.states if seed is not None else None)
         kept = self._versions_kept()
         memories = MemoryStore(self._folder(MEMORIES), kept=kept)
+        ledger = VersionLedger(self._folder(versions.FOLDER), kept=kept)
+        committed = max(batch_ids(self._folder(COMMITS)), default=-1)
         publisher = Publisher(
             settings=self._settings,
             shards=spark_config.shards,
             memories=memories,
             outlets=self._outlets,
             monitor=self._monitor,
-            pruner=Pruner(keeper, spark_config.shards, kept=kept),
+            pruner=Pruner(keeper, spark_config.shards, kept=kept, earlier=ledger.files(committed)),
             times=BatchTimes(self._folder(OFFSETS), memories),
-            ledger=VersionLedger(self._folder(versions.FOLDER), kept=kept),
+            ledger=ledger,
             losses=self._losses,
             spool=self._spool(kept),
         )

@@ -196,15 +196,17 @@ class Run:
         memories = MemoryStore(folder("judge"), kept=KEPT)
         source = SpoolSource(folder=str(self.spool), after_reading="delete")
         planner = SpoolPlanner(source, self.spool, SpoolLedger(folder("spool"), kept=KEPT), lambda: 0.0, KEPT)
+        ledger = VersionLedger(folder(FOLDER), kept=KEPT)
+        committed = max(batch_ids(folder("commits")), default=-1)
         publisher = Publisher(
             Settings(),
             len(KEYS),
             memories,
             Outlets(show, signals, quarantine),
             Monitor(),
-            Pruner(keeper, len(KEYS), kept=KEPT),
+            Pruner(keeper, len(KEYS), kept=KEPT, earlier=ledger.files(committed)),
             BatchTimes(folder("offsets"), memories),
-            VersionLedger(folder(FOLDER), kept=KEPT),
+            ledger,
             None,
             SpoolBatches(planner, LANES, folder("offsets")),
         )

@@ -18,9 +18,12 @@ from streaming.checkpoint.state_files import (
     InlineState,
     Pruner,
     StateDamaged,
+    StateFile,
     state_keeper,
 )
+from streaming.checkpoint.versions import FOLDER, ShardVersion, Version, VersionLedger
 from streaming.core.state.state import Packed
+from streaming.folder import LocalFolder
 
 BLOB = bytes(range(256)) * 4
 
@@ -123,6 +126,46 @@ def test_a_run_s_own_versions_are_deleted_from_its_first_batches_on(tmp_path: Pa
     pruner.published(200, {0: keeper.files_of(keeper.keep(0, packed(b"200")))})
     with pytest.raises(StateDamaged):
         keeper.fetch(before)
+
+
+def test_runs_that_end_after_a_few_batches_leave_no_more_files(tmp_path: Path) -> None:
+    """As while a service is restarted again and again, or a batch fails on a full disk every five seconds."""
+    keeper = state_keeper(str(tmp_path))
+    most, committed = 0, -1
+    for batch in range(4 * VERSIONS_KEPT):
+        ledger = VersionLedger(LocalFolder(tmp_path / FOLDER))
+        pruner = Pruner(keeper, 1, earlier=ledger.files(committed))
+        most = max(most, len(list((tmp_path / "shards").iterdir())))
+        if batch % 4 == 3:
+            keeper.keep(0, packed(b"of an attempt that failed", lost=b"its segment"))
+            continue
+        files = keeper.files_of(keeper.keep(0, packed(b"%d" % batch)))
+        ledger.save(Version(batch, 1, {0: ShardVersion(tuple(map(StateFile.of, files)))}))
+        pruner.published(batch, {0: files})
+        committed = batch
+    assert most <= 2 * (RECENT_KEPT + VERSIONS_KEPT // EARLIER_EVERY + 1)
+
+
+def test_what_the_next_batch_starts_from_is_kept(tmp_path: Path) -> None:
+    """The states of the last versions, and those of a checkpoint that was created from another one; without a ledger, all."""
+    seed = state_keeper(str(tmp_path)).keep(0, packed(b"seed"))
+    keeper = state_keeper(str(tmp_path), {0: tuple(map(StateFile.of, FileState(tmp_path / "shards").files_of(seed)))})
+    before = keeper.keep(0, packed(b"before the ledger"))
+    ledger = VersionLedger(LocalFolder(tmp_path / FOLDER))
+    assert ledger.files(-1) is None
+    assert ledger.files(7) is None
+    last = keeper.keep(0, packed(b"8"))
+    ledger.save(Version(8, 1, {0: ShardVersion(tuple(map(StateFile.of, keeper.files_of(last))))}))
+    assert ledger.files(7) is None, "batch 7 is of a release without a ledger"
+    Pruner(keeper, 1, earlier=ledger.files(7))
+    assert keeper.fetch(before).head == b"before the ledger"
+    Pruner(keeper, 1, earlier=ledger.files(8))
+    assert keeper.fetch(last).head == b"8"
+    assert keeper.fetch(seed).head == b"seed"
+    with pytest.raises(StateDamaged):
+        keeper.fetch(before)
+    (tmp_path / FOLDER / "000000000008.json").write_text("")
+    assert ledger.files(8) is None
 
 
 def test_inline_state_has_nothing_to_prune() -> None:

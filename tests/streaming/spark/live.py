@@ -23,7 +23,7 @@ from streaming.config.source import Sources, SpoolSource
 from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.delivery.outlets import Outlets
-from streaming.folder import LocalFolder
+from streaming.folder import LocalFolder, batch_ids
 from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
@@ -122,7 +122,8 @@ class Live:
         times = BatchTimes(LocalFolder(self.checkpoint / "offsets"), memories)
         ledger = VersionLedger(LocalFolder(self.checkpoint / "versions"))
         spool = self._spool()
-        pruner = Pruner(keeper, self.shards)
+        committed = max(batch_ids(LocalFolder(self.checkpoint / "commits")), default=-1)
+        pruner = Pruner(keeper, self.shards, earlier=ledger.files(committed))
         publisher = Publisher(self.settings, self.shards, memories, outlets, Monitor(), pruner, times, ledger, None, spool)
 
         def publish(batch: DataFrame, batch_id: int) -> None:
