@@ -31,18 +31,20 @@ class Delivery:
         self._changed = threading.Condition()
         self._stopping = False
         self._news = True
-        self._first_put = True
+        self._last_put: int | None = None
+        """The batch of the latest `put`."""
         self._tries: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name=f"queuewatch-{name}", daemon=True)
         self._thread.start()
 
     def put(self, records: Sequence[Record], batch_id: int) -> None:
         """Store the records of a batch until they are delivered. Raises `OSError` when the checkpoint cannot be written."""
-        # The first batch of a process may repeat an earlier run with another result: an empty result replaces that one.
-        if not records and not self._first_put:
+        # The first batch of a process, and one that runs again, may have had another result before: an empty one replaces it.
+        may_be_known = self._last_put is None or batch_id <= self._last_put
+        self._last_put = batch_id
+        if not records and not may_be_known:
             return
         self._outbox.put(batch_id, records)
-        self._first_put = False
         with self._changed:
             self._news = True
             self._changed.notify_all()

@@ -133,6 +133,21 @@ def test_an_empty_repeated_batch_still_retracts_its_earlier_records(tmp_path: Pa
     assert log.read_text() == '"a"\n'
 
 
+def test_a_batch_that_runs_again_in_the_same_process_retracts_its_records(tmp_path: Path) -> None:
+    """Its query was restarted, as on a full disk; what it read since may have made a signal of its first run untrue."""
+    log = tmp_path / "log.ndjson"
+    sender = Delivery("log", AppendOnceFile(log, "here"), outbox(tmp_path))
+    sender.put(records("a"), 0)
+    sender.put(records("untrue"), 1)
+    until(lambda: sender.samples()["ok"] == 2, "two batches were delivered")
+    sender.put([], 1)
+    until(lambda: sender.samples()["ok"] == 3, "the repeated batch was delivered")
+    sender.put([], 2)
+    sender.close()
+    assert sender.samples()["ok"] == 3, "a batch without records costs nothing"
+    assert log.read_text() == '"a"\n'
+
+
 @pytest.mark.parametrize("bound", ["most_records", "most_bytes"])
 def test_a_destination_that_stays_down_does_not_fill_the_disk(tmp_path: Path, bound: str) -> None:
     """The oldest batches are dropped, logged and counted."""
