@@ -92,7 +92,7 @@ class Lifecycle:
 
     def flush(self, now_ms: int) -> list[Event]:
         """Report the ends whose grace period is over, and forget old ones."""
-        events = [self._end_event(message, now_ms) for message in self.memory.due(now_ms)]
+        events = [self._end_event(message, now_ms) for message in self.memory.due(now_ms, self._limits.grace_ms)]
         self.memory.expire(now_ms)
         self._moves.expire(now_ms)
         return events

@@ -15,6 +15,9 @@ from typing import Literal
 _LOOK_BACK = 20_000
 """How many ended messages are searched for those of one consumer."""
 
+_SET_BACK_MS = 5_000
+"""A clock that was set back by less only delays what waits, by as much."""
+
 Key = tuple[str, str]
 """(queue, message id): a message moved to a dead-letter queue keeps its id there."""
 
@@ -134,11 +137,14 @@ class Memory:
             if table.get(key) is message:
                 del table[key]
 
-    def due(self, now_ms: int) -> list[Message]:
-        """Return the messages whose end may now be reported, in the order it was seen."""
+    def due(self, now_ms: int, grace_ms: int) -> list[Message]:
+        """Return the messages whose end may now be reported, in the order it was seen.
+
+        One that is due much later than `grace_ms` from now was seen before this machine's clock was set back: it has waited.
+        """
         found = []
         for message in self._pending.values():
-            if message.due_ms > now_ms:
+            if now_ms < message.due_ms <= now_ms + grace_ms + _SET_BACK_MS:
                 break
             found.append(message)
         return found

@@ -51,6 +51,18 @@ def test_unreadable_advisories_are_counted_by_reason() -> None:
     assert driven.lifecycle.unreadable == {"empty_body": 1, "bad_body": 2}
 
 
+def test_ends_are_reported_in_time_when_the_clock_of_this_machine_is_set_back() -> None:
+    """Those seen before have waited long enough, and do not hold back those seen since."""
+    driven = DrivenLifecycle(grace_ms=2_000)
+    driven.apply(seen("dispatched", message="a", by=A, out_ms=1), 3_600_001)
+    driven.apply(seen("consumed", message="a", out_ms=1), 3_600_002)
+    driven.apply(seen("dispatched", message="b", by=A, out_ms=3), 3)
+    driven.apply(seen("consumed", message="b", out_ms=3), 4)
+    assert [event["message_id"] for event in driven.flush(5)] == ["a"]
+    assert driven.flush(2_000) == []
+    assert [event["message_id"] for event in driven.flush(2_004)] == ["b"]
+
+
 # -- groups --
 
 
