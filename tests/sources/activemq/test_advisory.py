@@ -146,6 +146,7 @@ def test_an_empty_body_leaves_the_facts_of_the_headers() -> None:
         (f"{TOPIC}MessageDLQd.Queue.orders", '{"a": 1}', "bad_body"),
         (f"{TOPIC}MessageDLQd.Queue.orders", '{"ActiveMQMessage": {}}', "bad_body"),
         (f"{TOPIC}MessageDLQd.Queue.orders", b"\xff\xfe", "bad_body"),
+        pytest.param(f"{TOPIC}MessageDLQd.Queue.orders", '{"a":' * 100_000, "bad_body", id="nested without end"),
         (f"{TOPIC}FastProducer.Queue.orders", '{"a": {}}', "unknown_topic"),
         ("/queue/orders", "{}", "unknown_topic"),
         ("", "", "unknown_topic"),

@@ -91,7 +91,14 @@ def test_counts_of_a_subscription() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["", "{}", '{"map":""}', "nonsense", reply({**QUEUE_REPLY, "destinationName": "topic://news"})],
+    [
+        "",
+        "{}",
+        '{"map":""}',
+        "nonsense",
+        pytest.param('{"map":' * 100_000, id="nested without end"),
+        reply({**QUEUE_REPLY, "destinationName": "topic://news"}),
+    ],
 )
 def test_other_replies_are_ignored(body: str) -> None:
     assert parse_reply(body) is None
