@@ -87,7 +87,7 @@ class Monitor:
                 "kafka_records_lost",
                 batch_id=batch_id,
                 lost={named(partition): n for partition, n in losses.lost.items()},
-                lost_so_far=sum(so_far.values()),
+                lost_so_far=sum(n for name, n in so_far.items() if name not in LOST_FILES.values()),
                 cause="they were deleted from the topic before they were read",
                 fix="give the topic a longer retention, or the job more cores",
             )

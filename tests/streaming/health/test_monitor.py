@@ -8,7 +8,7 @@ import structlog
 
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import Settings
-from streaming.health.losses import NOTHING
+from streaming.health.losses import NOTHING, Losses
 from streaming.health.monitor import Monitor
 from streaming.health.progress import Progress
 
@@ -77,6 +77,13 @@ def test_a_lost_file_is_named_in_the_log_whatever_its_bytes_are() -> None:
     with structlog.testing.capture_logs() as logs:
         Monitor(Clock()).lost_files(1, {"caf\udce9.ndjson"}, {"caf\udce9.json"})
     assert [line["files"] for line in logs] == [["caf\ufffd.ndjson"], ["caf\ufffd.json"]]
+
+
+def test_the_log_counts_lost_records_without_lost_files() -> None:
+    """Both are in the checkpoint, in one mapping."""
+    with structlog.testing.capture_logs() as logs:
+        Monitor(Clock()).lost(1, Losses({("events", 0): 5}), {"events/0": 7, "spool": 2, "spool_refused": 1})
+    assert [line["lost_so_far"] for line in logs] == [7]
 
 
 def test_lost_files_are_shown_by_reason_beside_lost_records() -> None:
