@@ -45,25 +45,33 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
     counts of the dead-letter queue show the move too. In an ordered queue a later message of the group that is settled after the
     window shows it as well: it is received only once those before it are gone.
     """
+    while _infer_more(state, now, settings):
+        # The moves may show that of another message of their group.
+        pass
+
+
+def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
+    """Infer the moves that can be seen now. Returns True when any dead letters were added."""
     rows = state.rows
     queues = state.queues
     limits = queues.limit("max_receive_count", settings)
     suspects = (limits > 0) & (queues.column("counted_at") > 0) & (queues.limit("dead_letter_queue", settings) > 0)
     if not suspects.any():
-        return
+        return False
     # Few messages are received as often as the lowest limit.
     candidates = np.flatnonzero((rows["receive_count"] >= limits[limits > 0].min()) & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
     used_up = rows.at("receive_count", candidates) >= limits[queue]
     candidates = candidates[used_up & suspects[queue]]
     if not len(candidates):
-        return
+        return False
     candidates = candidates[np.argsort(rows.at("queue", candidates), kind="stable")]
     over = window_ends(state, settings, candidates)
     queue, group = rows.at("queue", candidates), rows.at("group", candidates)
     # One that was given back may be from the same batch as a later message that is settled after that.
     kept_order = state.queues.is_ordered(settings)[queue] & (group >= 0) & (rows.at("window_code", candidates) != RELEASED)
     followed = kept_order & (np.append(state.groups.time, 0)[group] > over)
+    moved: list[tuple[QueueRow, Array, Array]] = []
     for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
         record = state.queues[int(queue[in_queue[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
@@ -74,11 +82,10 @@ def infer_moves(state: ShardState, now: int, settings: Settings) -> None:
         hit = in_queue[waited & (left[between] | followed[in_queue])]
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
-        keys, arrived = rows.key[candidates[hit]], over[hit]
-        if add_dead_letters(state, record, keys, arrived, settings):
-            # Inserting rows moved the candidates of the remaining queues.
-            infer_moves(state, now, settings)
-            return
+        moved.append((record, rows.key[candidates[hit]], over[hit]))
+    # Only now: inserting rows moves the candidates.
+    added = [add_dead_letters(state, record, keys, arrived, settings) for record, keys, arrived in moved]
+    return any(added)
 
 
 def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: Array, settings: Settings) -> bool:

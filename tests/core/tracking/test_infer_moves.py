@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -117,3 +118,24 @@ def test_a_later_message_of_its_group_shows_that_a_fifo_head_was_moved(
             events.append(event("deleted", followed_at, "q.fifo", **about))
     *_, merged = run_steps([(100_000, events), (150_000, [])], shards=2, restart=True)
     assert merged.queues[QueueName("aws_sqs", "", "q.fifo")].total("dead_lettered") == moved
+
+
+def test_moves_of_many_queues_are_inferred_in_one_step() -> None:
+    """However many queues it concerns, as when what all their consumers need is down: the call stack does not grow with them."""
+    queues = [f"queue-{n}" for n in range(300)]
+    events = []
+    for queue in queues:
+        about = {"visibility_timeout_s": 30, "max_receive_count": 1, "dead_letter_queue": f"{queue}-dead"}
+        events += [
+            event("queue_state", 0, queue, attributes={**about, "visible": 1, "in_flight": 0}),
+            event("received", 1_000, queue, message_id="m", receive_count=1, invisible_until=T0 + 31_000),
+            event("queue_state", 20_000, queue, attributes={"visible": 0, "in_flight": 1}),
+            event("queue_state", 200_000, queue, attributes={"visible": 0, "in_flight": 0}),
+        ]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(250)
+    try:
+        merged = run_steps([(200_000, events)])[-1]
+    finally:
+        sys.setrecursionlimit(limit)
+    assert {arrival.queue.queue for arrival in merged.arrivals} == {f"{queue}-dead" for queue in queues}
