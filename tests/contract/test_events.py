@@ -265,6 +265,17 @@ def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to
     assert [line["queue"] for line in lines.signals("RedriveStalled", "firing")] == ["d"]
 
 
+@pytest.mark.parametrize("extreme", [10**400, -(10**400), 1e300, -1, 0])
+def test_numbers_of_a_redrive_task_out_of_range_are_ignored(tmp_path: Path, extreme: float) -> None:
+    """They ended the job, or made the task stand still for longer than there is time."""
+    task = {"status": "RUNNING", "moved": 1, "to_move": 9, "progressed_at": extreme, "started_at": extreme}
+    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(20)]
+    lines = replayed(events, tmp_path)
+    (stalled,) = lines.signals("RedriveStalled", "firing")
+    assert (stalled["at"], stalled["evidence"]["stalled_s"]) == (ms(600), 600)
+    assert "started_at" not in stalled["evidence"]
+
+
 def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
     """It does not replace an earlier value either; null withdraws that."""
     limits = [{"max_receive_count": 2, "dead_letter_queue": "d"}, {"max_receive_count": "many", "visibility_timeout_s": 5}]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -55,9 +55,17 @@ def read_attributes(text: str | None) -> dict[str, Any]:
         return {}
     if not isinstance(reported, dict):
         return {}
+    kept = _valid(reported, _check_of)
+    if isinstance(kept.get("redrive_task"), dict):
+        kept["redrive_task"] = _valid(kept["redrive_task"], _check_of_redrive_task)
+    return kept
+
+
+def _valid(reported: dict[str, Any], check_of: Callable[[str], Callable[[object], bool] | None]) -> dict[str, Any]:
+    """Return the values without the invalid ones. `check_of`: what a value of a name must satisfy; None for anything."""
     kept: dict[str, Any] = {}
     for name, value in reported.items():
-        check = _check_of(name)
+        check = check_of(name)
         if check in _NUMBERS and isinstance(value, str) and _DIGITS.fullmatch(value):
             value = int(value)
         if value is None or check is None:
@@ -81,6 +89,10 @@ def _check_of(name: str) -> Callable[[object], bool] | None:
     if name.endswith("_s"):
         return _is_duration
     return _is_time if name.endswith(("_at", "_since")) else None
+
+
+def _check_of_redrive_task(field: str) -> Callable[[object], bool] | None:
+    return _OF_REDRIVE_TASK.get(field) or _check_of(field)
 
 
 def _is_flag(value: object) -> bool:
@@ -114,3 +126,9 @@ def _is_number(value: object, least: int, most: int) -> TypeGuard[float]:
 
 _NUMBERS = frozenset({_is_count, _is_flag_or_count, _is_duration, _is_time})
 _DIGITS = re.compile(r"[0-9]{1,15}")
+_OF_REDRIVE_TASK: Mapping[str, Callable[[object], bool]] = {
+    "moved": _is_count,
+    "to_move": _is_count,
+    **dict.fromkeys(("status", "failure_reason", "to_queue", "task_id"), _is_text),
+}
+"""Fields of the attribute `redrive_task`. The others are checked like attributes: `progressed_at` is a time."""
