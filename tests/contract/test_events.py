@@ -276,6 +276,17 @@ def test_numbers_of_a_redrive_task_out_of_range_are_ignored(tmp_path: Path, extr
     assert "started_at" not in stalled["evidence"]
 
 
+def test_unknown_attributes_replace_no_known_one(tmp_path: Path) -> None:
+    """Not those of the same report, and not those of an earlier one, however many there are."""
+    unknown = {f"x{n}": n for n in range(300)}
+    settings = {"visibility_timeout_s": 600, "max_receive_count": 2, "dead_letter_queue": "d"}
+    states = [ev("queue_state", 0, attributes={**settings, **unknown}), ev("queue_state", 1, attributes={"y": 1, **unknown})]
+    receives = [ev("received", 10 * n, message_id="m", receive_count=n) for n in (1, 2)]
+    lines = replayed([*states, *receives], tmp_path, until_s=120)
+    assert lines.times("PoisonMessage", "firing") == [20]
+    assert lines.metric("queue_messages", queue="q", state="in_flight")[120] == 1
+
+
 def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
     """It does not replace an earlier value either; null withdraws that."""
     limits = [{"max_receive_count": 2, "dead_letter_queue": "d"}, {"max_receive_count": "many", "visibility_timeout_s": 5}]

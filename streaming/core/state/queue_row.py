@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import (
-    MOST_ATTRIBUTES,
     NEVER,
     Depth,
     Reported,
@@ -17,6 +16,7 @@ from streaming.core.state.queues import (
     keep_latest,
     latest_number,
     latest_value,
+    without_excess,
 )
 from streaming.core.state.timeouts import VISIBILITY_TIMEOUT, learn_timeout
 
@@ -110,11 +110,8 @@ class QueueRow:
             self._learn_timeout([Reported(time, attributes[VISIBILITY_TIMEOUT]) for time in (*earlier, at)])
         known = dict(self.attributes)
         keep_latest(known, {name: Reported(at, value) for name, value in attributes.items()})
-        if len(known) > MOST_ATTRIBUTES:
-            latest = sorted(known, key=lambda name: (known[name].at, name))[-MOST_ATTRIBUTES:]
-            known = {name: known[name] for name in latest}
         self.last_state_at = max(self.last_state_at, at)
-        self.table.put_attributes(self.place, known)
+        self.table.put_attributes(self.place, without_excess(known))
 
     def _learn_timeout(self, reports: Sequence[Reported]) -> None:
         before = change = self.timeout

@@ -78,6 +78,41 @@ ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconcile
 MOST_ATTRIBUTES = 200
 """The number of attributes kept per queue, latest first: a sender must not fill the memory with invented names."""
 
+READ_ATTRIBUTES = frozenset(
+    {
+        "backoff_cap_exceeded_at_attempt",
+        "dead_letter_queue",
+        "dead_letter_sources",
+        "deduplication_scope",
+        "delay_s",
+        "delayed",
+        "delivery_delay_s",
+        "findings",
+        "has_consumer",
+        "has_dead_letter_queue",
+        "in_flight",
+        "is_dead_letter_queue",
+        "kind",
+        "look_ahead",
+        "max_batch_size",
+        "max_receive_count",
+        "max_retries",
+        "max_retry_delay_s",
+        "oldest_sent_at",
+        "paused",
+        "redrive_allow_policy",
+        "redrive_task",
+        "retention_s",
+        "retry_delay_s",
+        "tags",
+        "throughput_limit",
+        "throws_on_error",
+        "visibility_timeout_s",
+        "visible",
+    }
+)
+"""The attributes that tracking and rules read. They are kept whatever else is reported."""
+
 DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
 """Systems that end a message after its last delivery and tell nobody, and how often they deliver it if the limit is not known."""
 
@@ -157,6 +192,14 @@ def keep_latest(known: dict[str, Reported], attributes: Mapping[str, Reported]) 
         before = known.get(name)
         if before is None or is_later(reported, before):
             known[name] = reported
+
+
+def without_excess(known: dict[str, Reported]) -> dict[str, Reported]:
+    """Return the attributes of a queue to keep: those that are read, and the latest of the others."""
+    if len(known) <= MOST_ATTRIBUTES:
+        return known
+    kept = sorted(known, key=lambda name: (name in READ_ATTRIBUTES, known[name].at, name))[-MOST_ATTRIBUTES:]
+    return {name: known[name] for name in kept}
 
 
 @dataclass(slots=True)
