@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from streaming.core.reporting.merge import Merged
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queues import dead_letter_queue
 from streaming.judge.signals import Evidence, Finding, SignalKey, SignalName
 
 FOLDED_AFTER_MS = 120_000
@@ -34,6 +35,7 @@ def fold_explained(
     making: set[QueueName],
     before: dict[SignalKey, Finding],
     recovered: set[QueueName],
+    settings: Settings,
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
@@ -43,7 +45,7 @@ def fold_explained(
     if not failing and not making and not recovered:
         return findings
     several = {name for name in failing | making if _failed_heads(name, merged) >= HEADS_TOGETHER}
-    sources = _by_dead_letter_queue(failing | making | recovered, merged)
+    sources = _by_dead_letter_queue(failing | making | recovered, merged, settings)
     out = {}
     for key, finding in findings.items():
         if key.signal == "DeadLetterArrived":
@@ -128,12 +130,12 @@ def _sources_of(arrived: Finding, sources: dict[QueueName, set[QueueName]]) -> s
     return {queue.sibling(str(reported))} if reported is not None else sources.get(queue, set())
 
 
-def _by_dead_letter_queue(names: set[QueueName], merged: Merged) -> dict[QueueName, set[QueueName]]:
+def _by_dead_letter_queue(names: set[QueueName], merged: Merged, settings: Settings) -> dict[QueueName, set[QueueName]]:
     """Return some queues by their dead-letter queue, which several may share."""
     out: dict[QueueName, set[QueueName]] = {}
     for name in names:
         summary = merged.queues.get(name)
-        attribute = summary.attribute("dead_letter_queue") if summary is not None else None
-        if isinstance(attribute, str) and attribute:
-            out.setdefault(name.sibling(attribute), set()).add(name)
+        there = dead_letter_queue(summary, settings) if summary is not None else None
+        if there:
+            out.setdefault(name.sibling(there), set()).add(name)
     return out

@@ -61,7 +61,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     # What is left of a failure drains before it is announced individually.
     failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
     recovered = memory.queues.failed_since(now - FOLDED_AFTER_MS - int(settings.defaults.dead_letter_quiet_s * 1000))
-    findings = fold_explained(findings, merged, failed_lately, making, memory.firing, recovered)
+    findings = fold_explained(findings, merged, failed_lately, making, memory.firing, recovered, settings)
     changes, firing = _changes(memory.firing, fold_held(findings), now)
     folded_now = schedule.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}

@@ -131,9 +131,13 @@ class QueueTable:
         """Count message durations: one under the queue's `key` of `duration_buckets` for each element."""
         self.durations = self.durations.add(queue.astype(np.int64) << 16 | key)
 
+    def are_resolved_by(self, settings: Settings) -> bool:
+        """Whether the limits of the queues follow from these settings, not from earlier ones."""
+        return self._limits_by == settings.fingerprint
+
     def limit(self, name: str, settings: Settings) -> Array:
         """Return one of LIMITS for all queues, resolved from their attributes and the settings."""
-        if self._limits_by != settings.fingerprint:
+        if not self.are_resolved_by(settings):
             self._unlimited = set(range(len(self)))
             self._limits_by = settings.fingerprint
         if self._unlimited:

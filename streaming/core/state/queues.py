@@ -305,12 +305,15 @@ def last_delivery(queue: Described, settings: Settings) -> int:
 
 
 def dead_letter_queue(record: Described, settings: Settings) -> str | None:
-    """Return the name of the queue's dead-letter queue, or None when it has none or none is known."""
+    """Return the name of the queue's dead-letter queue, or None when it has none or none is known.
+
+    The pattern of an entry of the settings may match that queue too: none is its own dead-letter queue.
+    """
     reported = record.attribute("dead_letter_queue")
     if not isinstance(reported, str):
         rule = settings.rule(record.name)
         reported = rule.dead_letter_queue if rule else None
-    return reported or None
+    return reported if reported and reported != record.name.queue else None
 
 
 def poison_receives(record: Described, settings: Settings) -> int:

@@ -31,7 +31,9 @@ def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events
     The counter says by reason how many events were left out.
     """
     refused: Counter[str] = Counter()
+    known = len(state.queues) if state.queues.are_resolved_by(settings) else 0
     outside = _queues_outside(state, events, settings)
+    _mark_dead_letter_queues(state, known, settings)
     if outside:
         events, refused[TOO_MANY_QUEUES] = _without_queues(events, outside)
     silenced = _collectors_outside(state, events, settings)
@@ -81,6 +83,19 @@ def _queues_outside(state: ShardState, events: Events, settings: Settings) -> Se
     if room:
         state.queues.add(names[:room])
     return frozenset(names[room:])
+
+
+def _mark_dead_letter_queues(state: ShardState, first: int, settings: Settings) -> None:
+    """Mark the dead-letter queues that the settings name, of the queues from row `first` on: the new ones, or all."""
+    if not any(rule.dead_letter_queue for rule in settings.rules):
+        return
+    for name in state.queues.names[first:]:
+        rule = settings.rule(name)
+        if rule is None or not rule.dead_letter_queue or rule.dead_letter_queue == name.queue:
+            continue
+        there = name.sibling(rule.dead_letter_queue)
+        if has_room(state, there, settings):
+            state.queues[state.queue_number(there)].dead_letter = True
 
 
 def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, int]:

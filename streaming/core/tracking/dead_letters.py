@@ -10,6 +10,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,
+    dead_letter_queue,
 )
 from streaming.core.state.rows import (
     F_ARRIVED,
@@ -64,8 +65,8 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
     ordered = state.queues.is_ordered(settings)
     for number in np.flatnonzero(state.queues.limit("dead_letter_queue", settings)).tolist():
         source = state.queues[number]
-        there = source.attribute("dead_letter_queue")
-        target = state.queues.index.get(source.name.sibling(there)) if isinstance(there, str) else None
+        there = dead_letter_queue(source, settings)
+        target = state.queues.index.get(source.name.sibling(there)) if there else None
         if target is None or ordered[number] or ordered[target]:
             # An ordered queue is in another shard: the message's row there is out of reach.
             continue
