@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,19 @@ def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
     (summary,) = last.queues.values()
     assert len(summary.attributes) == 200
     assert len(last.collectors) == len(summary.consumer_states) == day // hour + 1
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_of_the_consumers_that_left_the_latest_are_known(shards: int) -> None:
+    """A client that subscribes anew for each message leaves one each time; those that are connected are all known."""
+    steps: list[tuple[int, list[Event]]] = []
+    for n in range(8):
+        at, attributes = 10_000 * n, {"prefetch": 1, "connected": n % 4 == 0}
+        steps.append((at, [event("consumer_state", at, consumer=f"{n}-{i}", attributes=attributes) for i in range(400)]))
+    last = run_steps([*steps, (80_000, [])], Settings(now_is_event_time=True), shards=shards, restart=True)[-1]
+    (summary,) = last.queues.values()
+    found = Counter(name.partition("-")[0] for name in summary.consumer_states)
+    assert found == {"0": 400, "4": 400, "5": 200, "6": 400, "7": 400}
 
 
 def test_a_heartbeat_or_a_consumer_without_a_queue_makes_no_queue(tmp_path: Path) -> None:

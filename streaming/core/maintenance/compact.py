@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from heapq import nlargest
 
 import numpy as np
@@ -13,6 +14,9 @@ from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 
 MOST_REFUSALS = 10_000
 """Of so many messages per shard it is known how often their settlement was refused: it is only shown of suspects."""
+MOST_DEPARTED = 1_000
+"""Of the consumers that left a queue, so many are known, the latest. A client that subscribes anew for each message leaves one
+each time."""
 SWEPT_NAMES = 1_000
 """Up to this many names of groups or consumers are kept without checking whether any message uses them."""
 
@@ -33,6 +37,7 @@ def compact(state: ShardState, settings: Settings) -> None:
     if old.sum() * 8 > len(old):
         state.fingerprints = {name: values[~old] for name, values in memory.items()}
     _sweep_silent(state, state.high_water - SILENT_MEMORY_MS)
+    _sweep_departed(state)
     oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
     if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
         state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
@@ -47,6 +52,19 @@ def _sweep_silent(state: ShardState, horizon: int) -> None:
         state.consumer_states = {key: reported for key, reported in state.consumer_states.items() if reported.at >= horizon}
     if any(at < horizon for at in state.collectors.values()):
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
+
+
+def _sweep_departed(state: ShardState) -> None:
+    """Forget all but the latest of the consumers that left each queue."""
+    if len(state.consumer_states) <= MOST_DEPARTED:
+        return
+    departed: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for (number, consumer), reported in state.consumer_states.items():
+        if reported.attributes.get("connected") is False:
+            departed[number].append((reported.at, consumer))
+    for number, left in departed.items():
+        for _, consumer in sorted(left)[:-MOST_DEPARTED]:
+            del state.consumer_states[number, consumer]
 
 
 def _sweep_refusals(state: ShardState, horizon: int) -> None:
