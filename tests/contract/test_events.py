@@ -12,7 +12,7 @@ import pytest
 from streaming.core.events.attributes import COUNTS, FLAGS, TEXTS
 from streaming.core.settings import Settings
 from tests.contract.replaying import Lines, ev, ms, replayed
-from tests.core.driving import event, run_steps
+from tests.core.driving import T0, event, run_steps
 
 Event = dict[str, Any]
 STATES = ("visible", "in_flight", "delayed")
@@ -312,6 +312,25 @@ def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
     (summary,) = last.queues.values()
     assert len(summary.attributes) == 200
     assert len(last.collectors) == len(summary.consumer_states) == day // hour + 1
+
+
+CONSUMER_REPORTS: list[Event] = [
+    event("consumer_state", 1_000, consumer="c", attributes={"prefetch": 100, "dispatched": 3, "connected": False}),
+    event("consumer_state", 2_000, consumer="c", attributes={"dispatched": 4, **{f"x{n}": n for n in range(300)}}),
+    event("consumer_state", 3_000, consumer="c", attributes={"connected": True}),
+]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_reports_on_a_consumer_give_the_same_in_any_order(order: tuple[int, ...], steps: int) -> None:
+    """One that comes late adds what later ones leave out, and names of the sender's own replace nothing."""
+    arrive = [CONSUMER_REPORTS[i] for i in order]
+    taken = [(3_000, arrive)] if steps == 1 else [(3_000 + i, [one]) for i, one in enumerate(arrive)]
+    (summary,) = run_steps(taken, Settings(now_is_event_time=True))[-1].queues.values()
+    found = summary.consumer_states["c"]
+    assert (found.at, found.dispatched_at, len(found.attributes)) == (T0 + 3_000, T0 + 2_000, 200)
+    assert {"prefetch": 100, "dispatched": 4, "connected": True}.items() <= found.attributes.items()
 
 
 @pytest.mark.parametrize("shards", [1, 2])

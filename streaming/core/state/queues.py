@@ -76,7 +76,7 @@ ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconcile
 """The totals of ended messages, by how they ended."""
 
 MOST_ATTRIBUTES = 200
-"""The number of attributes kept per queue, latest first: a sender must not fill the memory with invented names."""
+"""The number of attributes kept per queue (latest first) and consumer: a sender must not fill the memory with invented names."""
 
 READ_ATTRIBUTES = frozenset(
     {
@@ -112,6 +112,23 @@ READ_ATTRIBUTES = frozenset(
     }
 )
 """The attributes that tracking and rules read. They are kept whatever else is reported."""
+
+READ_OF_CONSUMERS = frozenset(
+    {
+        "client_id",
+        "connected",
+        "connected_at",
+        "connection_open",
+        "dispatched",
+        "last_ack_at",
+        "network",
+        "prefetch",
+        "removed_at",
+        "returned",
+        "returned_since",
+    }
+)
+"""The same of a consumer."""
 
 DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
 """Systems that end a message after its last delivery and tell nobody, and how often they deliver it if the limit is not known."""

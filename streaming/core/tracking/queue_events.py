@@ -26,7 +26,15 @@ from streaming.core.hashing import hash_texts, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_report
-from streaming.core.state.queues import T_OUTLIVED, ConsumerState, Depth, Refusals, visibility_ms
+from streaming.core.state.queues import (
+    MOST_ATTRIBUTES,
+    READ_OF_CONSUMERS,
+    T_OUTLIVED,
+    ConsumerState,
+    Depth,
+    Refusals,
+    visibility_ms,
+)
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_room
@@ -116,14 +124,22 @@ def _batches_failed(state: ShardState, batches: QueueEvents, settings: Settings)
 
 
 def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> None:
-    columns = (numbers, states["at"], states["attributes"])
-    for consumer, number, at, attributes in zip(states.names("consumer"), *(values.tolist() for values in columns), strict=True):
-        known = state.consumer_states.get((number, consumer))
-        if known is None or at >= known.at:
-            reported = read_report(states.attributes[attributes])
-            merged = {**(known.attributes if known else {}), **reported}
-            dispatched_at = at if "dispatched" in reported else known.dispatched_at if known else 0
-            state.consumer_states[number, consumer] = ConsumerState(at, merged, dispatched_at)
+    """Apply reports on consumers, in order of time. One that comes late adds what later ones left out."""
+    texts = [states.attributes[i] for i in states["attributes"].tolist()]
+    reports = zip(states["at"].tolist(), texts, states.names("consumer"), numbers.tolist(), strict=True)
+    for at, text, consumer, number in sorted(reports):
+        known, reported = state.consumer_states.get((number, consumer), _NO_REPORT), read_report(text)
+        merged = {**known.attributes, **reported} if at >= known.at else {**reported, **known.attributes}
+        dispatched_at = known.dispatched_at
+        if "dispatched" in reported and at >= dispatched_at:
+            merged["dispatched"], dispatched_at = reported["dispatched"], at
+        if len(merged) > MOST_ATTRIBUTES:
+            kept = sorted(merged, key=lambda name: (name not in READ_OF_CONSUMERS, name))[:MOST_ATTRIBUTES]
+            merged = {name: merged[name] for name in kept}
+        state.consumer_states[number, consumer] = ConsumerState(max(at, known.at), merged, dispatched_at)
+
+
+_NO_REPORT = ConsumerState(0, {})
 
 
 def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:
