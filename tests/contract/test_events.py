@@ -288,6 +288,15 @@ def test_unknown_attributes_replace_no_known_one(tmp_path: Path) -> None:
     assert lines.metric("queue_messages", queue="q", state="in_flight")[120] == 1
 
 
+@pytest.mark.parametrize("retention_s", [0, 0.0, "0", -1])
+def test_a_retention_of_nothing_is_none(tmp_path: Path, retention_s: object) -> None:
+    """Every message would be lost as it is sent."""
+    events = [ev("queue_state", 0, attributes={"retention_s": retention_s}), ev("sent", 1, message_id="m")]
+    lines = replayed(events, tmp_path, until_s=60)
+    assert not lines.signals("MessageDropped")
+    assert lines.metric("queue_messages", queue="q", state="visible")[60] == 1
+
+
 def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
     """It does not replace an earlier value either; null withdraws that."""
     limits = [{"max_receive_count": 2, "dead_letter_queue": "d"}, {"max_receive_count": "many", "visibility_timeout_s": 5}]

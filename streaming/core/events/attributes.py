@@ -86,6 +86,8 @@ def _check_of(name: str) -> Callable[[object], bool] | None:
         return _is_count
     if name == "failed":
         return _is_flag_or_count
+    if name == "retention_s":
+        return _is_retention
     if name.endswith("_s"):
         return _is_duration
     return _is_time if name.endswith(("_at", "_since")) else None
@@ -116,6 +118,11 @@ def _is_duration(value: object) -> bool:
     return _is_number(value, 0, LONGEST_S)
 
 
+def _is_retention(value: object) -> bool:
+    """No broker keeps messages for no time: 0 stands for a retention that is not known, or not limited."""
+    return _is_duration(value) and value != 0
+
+
 def _is_time(value: object) -> bool:
     return isinstance(value, int) and _is_number(value, EARLIEST_MS, LATEST_MS)
 
@@ -124,7 +131,7 @@ def _is_number(value: object, least: int, most: int) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
-_NUMBERS = frozenset({_is_count, _is_flag_or_count, _is_duration, _is_time})
+_NUMBERS = frozenset({_is_count, _is_flag_or_count, _is_duration, _is_retention, _is_time})
 _DIGITS = re.compile(r"[0-9]{1,15}")
 _OF_REDRIVE_TASK: Mapping[str, Callable[[object], bool]] = {
     "moved": _is_count,
