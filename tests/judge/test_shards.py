@@ -126,3 +126,17 @@ def test_a_move_is_inferred_only_when_somebody_received_since() -> None:
     """Used-up receives alone move nothing: SQS does that at the next receive."""
     assert arrivals("moves nobody reported") == {f"bad{i}" for i in range(12)}
     assert arrivals("used up and nobody receives") == set()
+
+
+def test_groups_of_a_standard_queue_are_the_same_with_any_number_of_shards() -> None:
+    """One shard has the message that waits, another one the latest that was settled: which, depends on their ids."""
+    events: Events = []
+    for i in range(30):
+        about = {"message_id": f"m{i}", "group": f"g{i % 3}"}
+        events.append(event("sent", 1_000 * i, **about))
+        if i % 10:
+            events.append(event("received", 1_000 * i + 500, receive_count=1, **about))
+            events.append(event("deleted", 1_000 * i + 900, **about))
+    one, three = (judged(in_steps(events, 10, 60), shards=shards).snapshots for shards in (1, 3))
+    for a, b in zip(one, three, strict=True):
+        assert [queue.top_groups for queue in a.queues] == [queue.top_groups for queue in b.queues]

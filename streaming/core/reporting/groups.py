@@ -269,7 +269,10 @@ def _look_ahead(
 
 
 def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
-    """Return, per unordered queue (by index), its oldest groups and how many more there are than a report lists."""
+    """Return, per unordered queue (by index), its oldest groups and how many more there are than a report lists.
+
+    When one was last settled is left out: it may have been in a shard that has no message of the group any more.
+    """
     rows = state.rows
     if not rows.has("group"):
         return {}
@@ -281,7 +284,6 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     in_flight = np.bincount(group, weights=w.in_flight[grouped], minlength=len(names)).astype(np.int64)
     oldest = np.full(len(names), NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, rows.at("sent", grouped))
-    settled = state.groups.time[names]
     out: dict[int, tuple[list[GroupReport], int]] = {}
     for i in _oldest_first(state, names, oldest, len(names)):
         number = int(state.groups.queue[names[i]])
@@ -294,7 +296,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
                     unsettled=int(unsettled[i]),
                     in_flight=int(in_flight[i]),
                     oldest_sent_at=int(oldest[i]),
-                    last_settled_at=int(settled[i]),
+                    last_settled_at=0,
                 )
             )
         else:

@@ -62,6 +62,7 @@ class GroupReport(NamedTuple):
     in_flight: int
     oldest_sent_at: int
     last_settled_at: int
+    """Of an ordered queue, whose groups are each in one shard; 0 otherwise, and where none was settled."""
     head: MessageView | None = None
 
 

@@ -138,7 +138,7 @@ def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupRepor
                 unsettled=group.unsettled + other.unsettled,
                 in_flight=group.in_flight + other.in_flight,
                 oldest_sent_at=min(group.oldest_sent_at, other.oldest_sent_at),
-                last_settled_at=max(group.last_settled_at, other.last_settled_at),
+                last_settled_at=0,
             )
         known[group.name] = group
     return sorted(known.values(), key=lambda g: (g.oldest_sent_at, g.name))
