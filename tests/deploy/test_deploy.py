@@ -146,6 +146,16 @@ def test_compose_has_everything_from_broker_to_dashboard() -> None:
     assert config.source.kafka.topics == (topic.removeprefix("--topic="),)
 
 
+def test_compose_keeps_data_on_volumes() -> None:
+    """Each service is told to write to the folder of its volume, so that `down` and `up` lose nothing."""
+    folder = {name: service["volumes"][-1].split(":")[1] for name, service in SERVICES.items() if "volumes" in service}
+    assert SERVICES["kafka"]["environment"]["KAFKA_LOG_DIRS"] == folder["kafka"]
+    assert f"--storage.tsdb.path={folder['prometheus']}" in SERVICES["prometheus"]["command"]
+    assert f"--storage.path={folder['alertmanager']}" in SERVICES["alertmanager"]["command"]
+    config = load_config(DEPLOY / "compose" / "queuewatch.yaml", env={})
+    assert config.spark.checkpoint_dir.startswith(f"{folder['queuewatch']}/")
+
+
 @pytest.mark.parametrize("kind", ["sqs", "activemq", "cloudflare"])
 def test_a_collector_starts_with_the_variables_on_the_page(kind: str) -> None:
     """The page exports only variables that the profile passes on, and they say what to collect from."""
