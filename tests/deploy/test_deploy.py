@@ -359,6 +359,14 @@ def test_probes_use_the_right_endpoints(example: list[dict[str, Any]]) -> None:
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 120
 
 
+def test_a_job_that_is_not_ready_is_reached_and_replaced(example: list[dict[str, Any]]) -> None:
+    """It is not ready before the first event, which may have to come through the service; nor with a wrong configuration."""
+    operated = yaml.safe_load((DEPLOY / "spark-operator" / "service.yaml").read_text())
+    for service in (_one(example, "Service"), operated):
+        assert service["spec"]["publishNotReadyAddresses"] is True
+    assert _one(example, "StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
 def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> None:
     """Rules and scrape have the label that the example's Prometheus selects; a config map has the dashboards."""
     rule = _one(example, "PrometheusRule")
