@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import botocore.session
+import pyspark
 import pytest
 import yaml
 from botocore.model import Shape
@@ -115,6 +117,20 @@ def test_the_operator_s_application_is_one_that_never_ends_and_runs_the_tested_r
     assert spec["sparkConf"]["spark.network.crypto.enabled"] == "true"
     config = _config("spark-operator/queuewatch.yaml")
     assert config.spark.shards >= spec["executor"]["instances"] * spec["executor"]["cores"]
+
+
+def test_spark_knows_the_operator_s_settings() -> None:
+    """Each name is in Spark's own classes: Spark ignores a setting that it does not know."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    known = b""
+    for module in ("spark-core", "spark-network-common", "spark-kubernetes"):
+        (jar,) = jars.glob(f"{module}_*.jar")
+        with zipfile.ZipFile(jar) as classes:
+            known += b"".join(
+                classes.read(name) for name in classes.namelist() if re.search(r"(config|Config|Conf)[$\w/]*\.class", name)
+            )
+    for name in APPLICATION["spec"]["sparkConf"]:
+        assert name.encode() in known, name
 
 
 def test_prometheus_reaches_the_operator_s_driver() -> None:
