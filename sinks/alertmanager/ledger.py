@@ -85,11 +85,12 @@ class AlertLedger:
         return sum(entry.ended_ms is None for entry in self._entries.values())
 
     def _age(self, key: SignalKey, severity: Severity, entry: LedgerEntry, now_ms: int) -> bool:
-        if entry.ended_ms is not None:
+        if entry.ended_ms is not None and now_ms >= entry.ended_ms:
             if now_ms - entry.ended_ms > ENDED_KEPT_MS:
                 del self._entries[key, severity]
             return False
-        if now_ms - entry.seen_ms < self._config.keep_firing_s * 1000:
+        # A clock that was set back leaves times in the future: an alert with such an end would last until then.
+        if entry.ended_ms is None and 0 <= now_ms - entry.seen_ms < self._config.keep_firing_s * 1000:
             return False
         self._entries[key, severity] = replace(entry, ended_ms=now_ms, version=self.version)
         return True

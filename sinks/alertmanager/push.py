@@ -59,6 +59,8 @@ class AlertmanagerPush:
         self._posts: Counter[tuple[str, str]] = Counter()
         self._sent = dict.fromkeys(map(_key, config.destinations), -1)
         """The ledger version that each destination has received."""
+        self._resent_ms: dict[str, int] = {}
+        """When each destination last received all alerts."""
         self._files: FileStore | None = None
         for destination in config.destinations:
             destination.authorization()  # Fail at the start if a secret's file cannot be read.
@@ -83,6 +85,8 @@ class AlertmanagerPush:
         with self._changed:
             self._ledger.resume(saved.entries, saved.version)
             self._sent |= {name: version for name, version in saved.sent.items() if name in self._sent}
+            # What was sent before the restart may be about to expire.
+            self._resent_ms.clear()
             self._changed.notify_all()
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -122,14 +126,14 @@ class AlertmanagerPush:
 
     def _run(self, destination: Destination) -> None:
         name, key = _name(destination), _key(destination)
-        resend_at_ms, wait_s = 0, 0.0
+        wait_s = 0.0
         client: httpx.Client | None = None
         stopping = False
         while not stopping:
-            stopping = self._wait(key, resend_at_ms, wait_s)
+            stopping = self._wait(key, wait_s)
             with self._changed:
                 now_ms, version = self._clock_ms(), self._ledger.version
-                all_of_them = now_ms >= resend_at_ms
+                all_of_them = not self._until_resend_s(key)
                 entries = self._ledger.since(-1 if all_of_them else self._sent[key])
             try:
                 client = client or _client(destination)
@@ -149,20 +153,32 @@ class AlertmanagerPush:
                 wait_s = 0.0
                 with self._changed:
                     self._sent[key] = version
-                if all_of_them:
-                    resend_at_ms = now_ms + int(self._config.resend_s * 1000)
+                    if all_of_them and entries:
+                        self._resent_ms[key] = now_ms
         if client is not None:
             client.close()
 
-    def _wait(self, key: str, resend_at_ms: int, wait_s: float) -> bool:
+    def _wait(self, key: str, wait_s: float) -> bool:
         """Wait until there is something to send; return whether this is the last time."""
         with self._changed:
             if wait_s:
                 self._changed.wait_for(lambda: self._stopping, wait_s)
             else:
-                until_resend_s = max(0, resend_at_ms - self._clock_ms()) / 1000
-                self._changed.wait_for(lambda: self._stopping or self._ledger.version > self._sent[key], until_resend_s)
+                self._changed.wait_for(
+                    lambda: self._stopping or self._ledger.version > self._sent[key] or not self._until_resend_s(key),
+                    self._until_resend_s(key),
+                )
             return self._stopping
+
+    def _until_resend_s(self, key: str) -> float:
+        """Return the seconds until all alerts are due again; never more than `resend_s`, wherever the clock was set."""
+        resend_s = self._config.resend_s
+        if not self._ledger.since(-1):
+            return resend_s
+        if key not in self._resent_ms:
+            return 0.0
+        ago_s = (self._clock_ms() - self._resent_ms[key]) / 1000
+        return resend_s - ago_s if 0 <= ago_s < resend_s else 0.0
 
     def _post(self, client: httpx.Client, name: str, entries: Sequence[LedgerEntry], now_ms: int) -> None:
         """Send the entries; raises if a retry may succeed."""

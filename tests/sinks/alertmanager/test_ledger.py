@@ -82,6 +82,19 @@ def test_an_ended_alert_is_sent_for_a_while_and_may_begin_again() -> None:
     assert ledger.since(-1) == []
 
 
+def test_alerts_end_also_when_the_clock_is_set_back() -> None:
+    """The clock was a day ahead when one alert ended and the other was last seen: neither lasts until tomorrow."""
+    ledger = AlertLedger(config(keep_firing_s=15), RULES)
+    day_ms = 86_400_000
+    ledger.update([poison(1), poison(2)], NOW_MS)
+    ledger.update([poison(2)], NOW_MS + day_ms)
+    assert ended(ledger.since(-1)) == ["m1 warning"]
+    ledger.update([], NOW_MS + 30_000)
+    assert [entry.ended_ms for entry in ledger.since(2)] == [NOW_MS + 30_000] * 2
+    ledger.update([], NOW_MS + 30_001 + ENDED_KEPT_MS)
+    assert ledger.since(-1) == []
+
+
 def test_a_higher_severity_is_a_new_alert_and_severity_never_goes_down() -> None:
     """Severity is a label, so each change would notify again: it only goes up."""
     ledger = AlertLedger(config(), RULES)

@@ -375,6 +375,38 @@ def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_
     assert over == {dead_letter(1).key.message_id: True, dead_letter(2).key.message_id: False}
 
 
+def test_a_restart_sends_all_alerts_at_once() -> None:
+    """What was sent long before the restart expires at Alertmanager soon after it, so it does not wait for the next resend."""
+    files, there = Files(), StandIn()
+    with stand_in(there) as url:
+        with pushing(url) as push:
+            push.resume(files)
+            for groups in (("g1",), ("g1", "g2"), ("g1", "g2", "g3")):
+                push.publish(snapshot(*map(stuck, groups)))
+                until(lambda: set(push._sent.values()) == {push._ledger.version}, "it was posted")
+        there.posts = queue.Queue()
+        with pushing(url) as push:
+            until(lambda: set(push._sent.values()) == {0}, "its thread waits: Spark starts for seconds before `resume`")
+            push.resume(files)
+            _, alerts = there.posts.get(timeout=20)
+    assert {alert["labels"]["group"] for alert in alerts} == {"g1", "g2", "g3"}
+
+
+def test_alerts_are_sent_again_also_when_the_clock_is_set_back() -> None:
+    """The clock was a day ahead for a moment; Alertmanager would resolve the alert if nothing was sent until tomorrow."""
+    now_ms, there = [wall_ms() + 86_400_000], StandIn()
+    with stand_in(there) as url:
+        config = AlertmanagerConfig.model_validate({"destinations": [{"url": url}], "resend_s": 1})
+        push = AlertmanagerPush(config, clock_ms=lambda: now_ms[0])
+        try:
+            push.publish(snapshot(stuck()))
+            there.posts.get(timeout=20)
+            now_ms[0] -= 86_400_000
+            there.posts.get(timeout=20)
+        finally:
+            push.close()
+
+
 def test_unreadable_saved_alerts_are_discarded(caplog: pytest.LogCaptureFixture) -> None:
     """A damaged file or one of a later release is ignored: firing alerts are sent again, and Alertmanager deduplicates them."""
     for content in (b"", b"{}", b'{"version": 99}'):
