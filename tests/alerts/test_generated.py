@@ -12,10 +12,10 @@ import yaml
 from pydantic import ValidationError
 
 from alerts import generate as command
-from alerts.catalogue import CATALOGUE
+from alerts.catalogue import BY_NAME, CATALOGUE
 from alerts.config import AlertRulesConfig, AlertSwitch
 from alerts.objectives import BUDGET_LEFT, Objective
-from alerts.prometheus_rules import rule_groups
+from alerts.prometheus_rules import expression, matchers, rule_groups
 from alerts.rules import PROMETHEUS_RULE, PROMETHEUS_RULES, generate, render
 from alerts.units import duration, number, shown, spoken_duration
 from streaming.config.load import load_config
@@ -226,6 +226,8 @@ def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
         ({"rules": {"PoisonMessage": {"limit": 5}}}, "judge.thresholds: poison_receives"),
         ({"rules": {"JobDown": {"exclude_queues": "x"}}}, "JobDown is not about a queue"),
         ({"rules": {"PoisonMessage": {"exclude_queues": "("}}}, "is not a regular expression"),
+        ({"rules": {"PoisonMessage": {"only_queues": "(?!test).*"}}}, "in Prometheus, whose syntax"),
+        ({"objectives": {"fast": {"queues": r"(a|b)-\1", "within_s": 30}}}, "has no"),
         ({"rules": {"PoisonMessage": {"enable": False}}}, "Extra inputs"),
         ({"labels": {"severity": "critical"}}, "severity is set by the rules"),
         ({"labels": {"a-b": "x"}}, "is not a label name"),
@@ -239,6 +241,33 @@ def test_a_wrong_section_is_refused_with_the_reason(section: dict[str, Any], sai
     """The error names the key and the fix."""
     with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace("?", r"\?")):
         AlertRulesConfig.model_validate(section)
+
+
+REGULAR_EXPRESSIONS = [
+    *("(?!test).*", "orders(?=-eu)", "(?<!x)a", "(?<=x)a", r"(a)\1", "(?P<a>b)(?P=a)", "(?>ab)", "a*+", "a{2}+b", r"a\Z"),
+    *(r"\u0041", "(?x)a b", "(?#c)a", "(a)?(?(1)b|c)"),
+    *("orders.*", "[(?=]+", r"\(\?=a", r"a\\1", "(?i)orders", "(?P<x>a)|b", "(?:a|b){2,3}?", "[]+]+", r"\d+\.\w*\b", r"a\+\+b"),
+]
+
+
+def test_a_pattern_is_refused_if_prometheus_refuses_it(prometheus_binaries: Binaries, tmp_path: Path) -> None:
+    """Python's regular expressions have more than Prometheus', which would refuse the whole file of rules."""
+    taken = []
+    for count, pattern in enumerate(REGULAR_EXPRESSIONS):
+        try:
+            config = AlertRulesConfig(rules={"PoisonMessage": AlertSwitch(only_queues=pattern)})
+        except ValidationError:
+            # As it would be generated without the check.
+            switch = AlertSwitch.model_construct(only_queues=pattern, exclude_queues="")
+            expr = f'queuewatch_signals{{signal="PoisonMessage"{matchers(switch)}}}'
+        else:
+            taken.append(pattern)
+            expr = expression(BY_NAME["PoisonMessage"], config)
+        file = tmp_path / f"{count}.yaml"
+        file.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": [{"alert": "A", "expr": expr}]}]}))
+        done = subprocess.run([prometheus_binaries.promtool, "check", "rules", str(file)], capture_output=True, timeout=60)
+        assert (done.returncode == 0) == (pattern in taken), pattern
+    assert taken == REGULAR_EXPRESSIONS[14:]
 
 
 def test_the_section_is_read_from_the_configuration_file(tmp_path: Path) -> None:
