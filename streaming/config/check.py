@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,6 +93,20 @@ def warnings(config: Config) -> Iterator[str]:
         for name, auth in (("auth", http.auth), ("metrics_auth", http.metrics_auth)):
             if auth.username is not None or auth.token is not None or auth.token_file is not None:
                 yield f"the credentials of http.{name} are sent unencrypted: set http.tls, or put a TLS proxy in front"
+    if http.metrics_left_out:
+        yield from _alerts_that_need(http.metrics_left_out, config)
+
+
+def _alerts_that_need(left_out: Collection[str], config: Config) -> Iterator[str]:
+    from alerts.config import AlertRulesConfig
+    from alerts.prometheus_rules import enabled, silenced_by
+
+    for entry in enabled(config.section("alerts") or AlertRulesConfig()):
+        for metric in sorted(silenced_by(entry).intersection(left_out)):
+            yield (
+                f"{entry.alert_name} fires wrongly without {metric}: remove it from http.metrics_left_out, "
+                f"or set alerts.rules.{entry.name}.enabled to false"
+            )
 
 
 def unread_variables(config: Config, env: Mapping[str, str] | None = None) -> Iterator[str]:

@@ -149,7 +149,10 @@ class HttpSection(Section):
     metrics_auth: AuthSection = Field(default_factory=AuthSection)
     """Access to `/metrics`."""
     metrics_left_out: tuple[str, ...] = ()
-    """Metrics that `/metrics` leaves out, by name, to save series; alerts and panels that read them stay empty."""
+    """Metrics that `/metrics` leaves out, by name, to save series; alerts and panels that read them stay empty.
+
+    Alerts that would fire wrongly are warned about.
+    """
     metrics_zero_states: bool = True
     """Give `queuewatch_queue_status` and `queuewatch_telemetry_basis` a series with 0 for each state a queue is not in.
 

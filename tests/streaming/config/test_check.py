@@ -131,3 +131,19 @@ def test_unauthenticated_ingest_is_warned_about(tmp_path: Path, host: str, token
         f"http: {{host: '{host}', ingest: {{enabled: true, {token_setting}}}}}\nsource: {{spool: {{folder: {tmp_path}}}}}\n"
     )
     assert ["token_file" in line for line in warnings(load_config(path, {}))] == [True] * warned
+
+
+def test_alerts_that_fire_wrongly_without_a_metric_are_warned_about(tmp_path: Path) -> None:
+    """Most alerts stay empty without their metric. Some hold unless a series is there: those would page for nothing."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text(
+        "http: {metrics_left_out: [queuewatch_tracked_messages, queuewatch_queue_info, queuewatch_telemetry_basis,"
+        " queuewatch_pipeline_last_batch_timestamp_seconds, queuewatch_pipeline_lag_seconds]}\n"
+        "alerts: {rules: {CoverageLow: {enabled: false}}}\n"
+    )
+    said = {line.split()[0]: line for line in warnings(load_config(path, {}))}
+    assert said.keys() == {"QueuewatchMessageTooOld", "QueuewatchCollectorSilent", "QueuewatchNotPublishing"}
+    assert said["QueuewatchMessageTooOld"] == (
+        "QueuewatchMessageTooOld fires wrongly without queuewatch_queue_info: remove it from http.metrics_left_out, "
+        "or set alerts.rules.MessageTooOld.enabled to false"
+    )
