@@ -59,7 +59,7 @@ export function bytes(value) {
 }
 
 // UTC, because people compare these times with logs of machines in other time zones.
-const HOURS = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+const HOURS = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC", timeZoneName: "short" };
 const CLOCK = new Intl.DateTimeFormat([], { ...HOURS, second: "2-digit" });
 const DAY = new Intl.DateTimeFormat([], { ...HOURS, month: "short", day: "numeric" });
 
