@@ -31,7 +31,7 @@ class Stream:
         self._stopping = stopping
         self._open = 0
 
-    async def __call__(self, _: Request) -> Response:
+    async def __call__(self, request: Request) -> Response:
         """Send one event `snapshot` with version and time for every new snapshot."""
         if self._open >= self._settings.max_streams:
             raise ApiError(
@@ -42,6 +42,9 @@ class Stream:
                 headers={"Retry-After": "60"},
             )
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        if request.method == "HEAD":
+            # Its answer ends with the headers; the events, which no one would get, would keep the connection busy.
+            return Response(headers=headers, media_type="text/event-stream")
         return StreamingResponse(self._events(), headers=headers, media_type="text/event-stream")
 
     async def _events(self) -> AsyncIterator[str]:

@@ -172,6 +172,14 @@ def test_the_header_deadline_does_not_apply_after_the_headers(start: StartServic
     assert refused(service, "slow_headers") == 0
 
 
+def test_head_of_the_event_stream_ends_with_its_headers(start: StartService) -> None:
+    """A proxy's check with HEAD leaves the connection free for the next request, and takes no place among the streams."""
+    with httpx.Client(base_url=limited(start).url, timeout=10) as client:
+        answer = client.head("/api/v1/stream")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert client.get("/-/healthy").status_code == 200
+
+
 def test_connections_per_address_are_capped_and_free_their_slots(start: StartService) -> None:
     """Without a cap, 140 half-open requests exhausted the driver's file descriptors."""
     service = limited(start, per_address=8, headers_within_s=60)
