@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from alerts.config import AlertRulesConfig
-from alerts.rules import generate
+from alerts.objectives import Objective
+from alerts.rules import PROMETHEUS_RULE, generate, render
 from queuewatch.transports import Transport
 from sinks.http.access import Access
 from sinks.http.errors import ApiError
@@ -376,6 +377,20 @@ def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> No
     boards = next(d for d in example if d["kind"] == "ConfigMap" and "grafana_dashboard" in d["metadata"].get("labels", {}))
     assert len(boards["data"]) == 6
     assert sum(map(len, boards["data"].values())) < 1_000_000, "a config map holds at most a mebibyte"
+
+
+def test_large_objects_are_applied_on_the_server() -> None:
+    """`kubectl apply` alone writes each object into an annotation of at most 262,144 bytes; with many objectives that fails."""
+    objectives = {f"orders-{n}": Objective(queues=f"orders-{n}", within_s=30) for n in range(20)}
+    rule = yaml.safe_load(render(AlertRulesConfig(objectives=objectives))[PROMETHEUS_RULE])
+    assert len(json.dumps(rule)) > 262_144
+    texts = [
+        path.read_text() for folder in (ROOT / "docs", DEPLOY) for path in folder.rglob("*") if path.suffix in (".md", ".yaml")
+    ]
+    applied = re.findall(r"kubectl apply (.*)-k (\S+)", "\n".join(texts))
+    for options, folder in applied:
+        assert "--server-side" in options or folder == "deploy/kubernetes/overlays/proxied-app", folder
+    assert len(applied) == 5
 
 
 def test_alerts_link_to_the_configured_addresses(tmp_path: Path) -> None:
