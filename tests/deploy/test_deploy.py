@@ -260,8 +260,13 @@ def test_pods_run_unprivileged(example: list[dict[str, Any]]) -> None:
             assert container["image"] == "your-registry/queuewatch:0.1.0"
 
 
+def test_no_disruption_budget_keeps_a_node_from_being_drained(example: list[dict[str, Any]]) -> None:
+    """One for a single pod either says nothing, or keeps a job that is not ready, for want of events, on its node for ever."""
+    assert [one["kind"] for one in example if one["kind"] == "PodDisruptionBudget"] == []
+
+
 def test_selectors_match_the_pods_labels(example: list[dict[str, Any]]) -> None:
-    """This covers service, disruption budget, network policies and service monitor."""
+    """This covers service, network policies and service monitor."""
     job = _one(example, "StatefulSet")["spec"]["template"]
     labels = job["metadata"]["labels"]
 
@@ -270,7 +275,6 @@ def test_selectors_match_the_pods_labels(example: list[dict[str, Any]]) -> None:
 
     service = _one(example, "Service")
     assert matches(service["spec"]["selector"])
-    assert matches(_one(example, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
     assert matches(_one(example, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
     monitor = _one(example, "ServiceMonitor")["spec"]
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
