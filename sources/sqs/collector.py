@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_STRETCH: Final = 8.0
-_LONGEST_STRETCHED_S: Final = 90.0
-"""A shorter interval is not stretched beyond this: after two minutes without a heartbeat, a collector counts as silent."""
+_HEARTBEAT_S: Final = 30.0
+"""How often the collector says that it is alive between polls that are further apart: silent for two minutes, it counts as dead."""
 _LOG_EVERY_S: Final = 300.0
 
 
@@ -107,11 +107,16 @@ class _Region:
             if self._config.discovery.tags and any(p.throttled and p.call == "ListQueueTags" for p in problems):
                 discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
             self._pace(any(problem.throttled for problem in problems) or not listed)
-            if events or (listed and not problems):
-                events.append(heartbeat(SYSTEM, self._name, now_ms()))
-            if events:
-                emit(events)
-            stop.wait(max(0.0, self._interval_s() - (time.monotonic() - began_s)))
+            is_alive = bool(events) or (listed and not problems)
+            if is_alive:
+                emit([*events, heartbeat(SYSTEM, self._name, now_ms())])
+            self._wait(emit, stop, began_s + self._config.interval_s * self._stretch, is_alive=is_alive)
+
+    def _wait(self, emit: Emit, stop: threading.Event, until_s: float, *, is_alive: bool) -> None:
+        """Wait for the next poll (a monotonic time), with heartbeats if the last one has read anything."""
+        while (left_s := until_s - time.monotonic()) > 0 and not stop.wait(min(left_s, _HEARTBEAT_S)):
+            if is_alive and left_s > _HEARTBEAT_S:
+                emit([heartbeat(SYSTEM, self._name, now_ms())])
 
     def _discover(self) -> bool:
         try:
@@ -142,10 +147,6 @@ class _Region:
     def _pace(self, pressed: bool) -> None:
         """Read less often while SQS throttles or does not answer, and recover slowly."""
         self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
-
-    def _interval_s(self) -> float:
-        interval_s = self._config.interval_s
-        return min(interval_s * self._stretch, max(interval_s, _LONGEST_STRETCHED_S))
 
     def _log_problems(self, problems: Sequence[Problem]) -> None:
         for problem in self._logged.due(problems, time.monotonic()):

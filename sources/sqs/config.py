@@ -97,8 +97,7 @@ class SqsCollectorConfig(CollectorSection):
     """Name of the collector in heartbeats; the region is appended."""
     discovery: DiscoveryConfig = DiscoveryConfig()
     interval_s: Seconds = 30.0
-    """Interval between polls of every queue's attributes; each poll is one request per queue. If it is longer than 100 s, raise
-    `judge.thresholds.telemetry_stale_s`, too: there is one heartbeat per poll."""
+    """Interval between polls of every queue's attributes; each poll is one request per queue."""
     discovery_interval_s: Seconds = 300.0
     """Interval between searches for new queues and changed tags."""
     move_task_interval_s: Seconds = 60.0

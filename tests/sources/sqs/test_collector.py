@@ -7,13 +7,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-import sources.sqs
+import sources.sqs.collector
 from sources.collect import CollectorRefused, run_collector
 from sources.sqs.account import AccountReader, Problem
 from sources.sqs.collector import LoggedProblems, SqsCollector, _Region
@@ -344,25 +346,41 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
 
 
-@pytest.mark.parametrize(("interval_s", "slowest_s"), [(30, 90), (10, 80), (600, 600)])
-def test_throttling_of_some_calls_does_not_make_the_collector_look_silent(interval_s: float, slowest_s: float) -> None:
-    """A collector without a heartbeat for two minutes raises TelemetryStale, which would end and begin again at each poll."""
+@pytest.mark.parametrize("throttled", [[], ["orders"], ["orders", "payments"]], ids=["none", "a queue", "all"])
+@pytest.mark.parametrize("interval_s", [10, 30, 45, 600])
+def test_a_collector_that_polls_seldom_does_not_look_silent(
+    interval_s: int, throttled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a heartbeat for two minutes it raises TelemetryStale, which would end and begin again at each poll.
+
+    It polls seldom because it is configured to, or because calls are throttled. If it can read nothing, it is silent.
+    """
     fake: Any = Fake({"orders": PLAIN, "payments": PLAIN})
-    fake.fail = {("GetQueueAttributes", "orders"): "RequestThrottled"}
-    beats: list[Any] = []
-    waits_s: list[float] = []
+    fake.fail = {("GetQueueAttributes", queue): "RequestThrottled" for queue in throttled}
+    clock_s = 0.0
+    heard_s: list[float] = []
+    polled_s: list[float] = []
+
+    def emit(events: Any) -> None:
+        heard_s.extend(clock_s for event in events if event["type"] == "heartbeat")
+        polled_s.extend(clock_s for event in events if event.get("queue") == "payments")
 
     class Stop(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            waits_s.append(timeout or 0.0)
+            nonlocal clock_s
+            clock_s += timeout or 0.0
             return self.is_set()
 
         def is_set(self) -> bool:
-            return len(waits_s) == 6
+            return clock_s >= 20_000
 
-    _Region(SqsCollectorConfig(interval_s=interval_s), fake, ()).run(beats.extend, Stop())
-    assert max(waits_s) == pytest.approx(slowest_s, abs=1)
-    assert [event["type"] for event in beats].count("heartbeat") == 6
+    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    _Region(SqsCollectorConfig(interval_s=interval_s), fake, ()).run(emit, Stop())
+    if "payments" in throttled:
+        assert heard_s == []
+    else:
+        assert max(after - before for before, after in pairwise(heard_s)) == min(interval_s * (8 if throttled else 1), 30)
+        assert max(after - before for before, after in pairwise(polled_s)) == interval_s * (8 if throttled else 1)
 
 
 def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:
