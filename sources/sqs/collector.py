@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_STRETCH: Final = 8.0
 _HEARTBEAT_S: Final = 30.0
-"""How often the collector says that it is alive between polls that are further apart: silent for two minutes, it counts as dead."""
+"""How often the collector says between polls that it is alive. After two silent minutes it counts as dead."""
 _LOG_EVERY_S: Final = 300.0
 
 
