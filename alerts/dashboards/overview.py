@@ -44,7 +44,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Critical signals",
-            "Findings of severity critical that are firing now. Each pages somebody.",
+            "Findings of severity critical about the selected queues that are firing now. Each pages somebody.",
             queries=(firing("critical"),),
             width=4,
             height=4,
@@ -53,7 +53,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Warnings",
-            "Findings of severity warning that are firing now.",
+            "Findings of severity warning about the selected queues that are firing now.",
             queries=(firing("warning"),),
             width=4,
             height=4,
@@ -129,7 +129,7 @@ def _status() -> Panel:
     return Panel(
         "state-timeline",
         "Status over time",
-        "The status of each queue, judged without thresholds: ok, lagging, stalled, stopped, stale.",
+        "The status of each queue, judged without thresholds, best below: ok, lagging, failing, stalled, stopped; stale and unknown where telemetry is missing.",
         queries=(Query(status_number(), NAME),),
         width=24,
         height=8,
