@@ -129,7 +129,7 @@ def _status() -> Panel:
     return Panel(
         "state-timeline",
         "Status over time",
-        "The status of each queue, judged without thresholds, best below: ok, lagging, failing, stalled, stopped; stale and unknown where telemetry is missing.",
+        "The status of each queue, judged without thresholds: ok, lagging, failing, stalled, stopped, stale, unknown.",
         queries=(Query(status_number(), NAME),),
         width=24,
         height=8,
