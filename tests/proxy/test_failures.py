@@ -61,18 +61,19 @@ def sends(made: Any, url: str, count: int) -> list[float]:
 
 
 def test_memory_is_limited_to_calls_in_flight() -> None:
-    """A call that is too large is refused without being buffered, and calls of 1 MiB leave nothing behind."""
+    """Calls that are too large are refused, and nothing is left of the 16 MiB that were read of each; nor of calls of 1 MiB."""
     with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
         made = client(proxy.endpoint)
         url = f"{proxy.endpoint}/123456789012/orders"
         proxy.stats()
         before_kib = _resident_kib(proxy.pid)
-        refused = httpx.post(proxy.endpoint, content=b"x" * (64 << 20), headers=_JSON_SEND, timeout=60)
-        assert refused.status_code == 413
+        for _ in range(12):
+            refused = httpx.post(proxy.endpoint, content=b"x" * (64 << 20), headers=_JSON_SEND, timeout=60)
+            assert refused.status_code == 413
         with httpx.Client(headers={**_JSON_SEND, "Connection": "close"}, timeout=60) as http:
             for _ in range(30):
                 assert http.post(proxy.endpoint, content=_LARGE).status_code == 200
-        assert _resident_kib(proxy.pid) - before_kib < 60 << 10
+        assert _resident_kib(proxy.pid) - before_kib < 100 << 10
         sends(made, url, 1)
 
 

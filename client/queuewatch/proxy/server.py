@@ -112,7 +112,12 @@ class Handler:
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         if "Expect" in request.headers and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        call = read_call(request.headers, request.query_string, await request.read())
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            # Raised further, it would keep what was read of the body until the garbage collector runs, which is seldom here.
+            return web.Response(status=413, text=error.text)
+        call = read_call(request.headers, request.query_string, body)
         try:
             upstream = self._upstreams.choose(request.headers.get("Authorization"))
         except NotConfigured as error:
