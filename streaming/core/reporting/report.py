@@ -13,7 +13,7 @@ from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Depth, Reported, latest_number, latest_value
+from streaming.core.state.queues import NEVER, TOTALS, Attribute, ConsumerState, Depth, Reported, latest_number, latest_value
 
 AGE_BUCKETS_S: tuple[float, ...] = (
     1,
@@ -185,11 +185,11 @@ class QueueAttributes:
     name: QueueName
     attributes: dict[str, Reported]
 
-    def attribute(self, name: str) -> Any:
+    def attribute(self, name: Attribute) -> Any:
         """Return the latest value of an attribute, or None when it was never reported."""
         return latest_value(self.attributes, name)
 
-    def number(self, name: str) -> float | None:
+    def number(self, name: Attribute) -> float | None:
         """Return the latest value of a numeric attribute."""
         return latest_number(self.attributes, name)
 

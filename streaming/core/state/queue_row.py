@@ -9,6 +9,7 @@ from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import (
     NEVER,
+    Attribute,
     Depth,
     Reported,
     TimeoutChange,
@@ -96,11 +97,11 @@ class QueueRow:
         totals: Array = self.table.totals[self.place]
         return totals
 
-    def attribute(self, name: str) -> Any:
+    def attribute(self, name: Attribute) -> Any:
         """Return the latest value of an attribute, or None when it was never reported."""
         return latest_value(self.attributes, name)
 
-    def number(self, name: str) -> float | None:
+    def number(self, name: Attribute) -> float | None:
         """Return the latest value of a numeric attribute."""
         return latest_number(self.attributes, name)
 

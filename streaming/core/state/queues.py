@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -78,40 +78,40 @@ ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconcile
 MOST_ATTRIBUTES = 200
 """The number of attributes kept per queue (latest first) and consumer: a sender must not fill the memory with invented names."""
 
-READ_ATTRIBUTES = frozenset(
-    {
-        "backoff_cap_exceeded_at_attempt",
-        "dead_letter_queue",
-        "dead_letter_sources",
-        "deduplication_scope",
-        "delay_s",
-        "delayed",
-        "delivery_delay_s",
-        "findings",
-        "has_consumer",
-        "has_dead_letter_queue",
-        "in_flight",
-        "is_dead_letter_queue",
-        "kind",
-        "look_ahead",
-        "max_batch_size",
-        "max_receive_count",
-        "max_retries",
-        "max_retry_delay_s",
-        "oldest_sent_at",
-        "paused",
-        "redrive_allow_policy",
-        "redrive_task",
-        "retention_s",
-        "retry_delay_s",
-        "tags",
-        "throughput_limit",
-        "throws_on_error",
-        "visibility_timeout_s",
-        "visible",
-    }
-)
-"""The attributes that tracking and rules read. They are kept whatever else is reported."""
+Attribute = Literal[
+    "backoff_cap_exceeded_at_attempt",
+    "dead_letter_queue",
+    "dead_letter_sources",
+    "deduplication_scope",
+    "delay_s",
+    "delayed",
+    "delivery_delay_s",
+    "findings",
+    "has_consumer",
+    "has_dead_letter_queue",
+    "in_flight",
+    "is_dead_letter_queue",
+    "kind",
+    "look_ahead",
+    "max_batch_size",
+    "max_receive_count",
+    "max_retries",
+    "max_retry_delay_s",
+    "oldest_sent_at",
+    "paused",
+    "redrive_allow_policy",
+    "redrive_task",
+    "retention_s",
+    "retry_delay_s",
+    "tags",
+    "throughput_limit",
+    "throws_on_error",
+    "visibility_timeout_s",
+    "visible",
+]
+"""An attribute of a queue that tracking or rules read. The type checker refuses to read another one."""
+READ_ATTRIBUTES: Final = frozenset(get_args(Attribute))
+"""They are kept whatever else is reported."""
 
 READ_OF_CONSUMERS = frozenset(
     {
@@ -128,7 +128,7 @@ READ_OF_CONSUMERS = frozenset(
         "returned_since",
     }
 )
-"""The same of a consumer."""
+"""The attributes of a consumer that are kept."""
 
 DEFAULT_DELIVERIES: Mapping[str, int] = {"cloudflare_queues": 4}
 """Systems that end a message after its last delivery and tell nobody, and how often they deliver it if the limit is not known."""
@@ -251,13 +251,13 @@ class QueueRecord:
     """When its visibility timeout changed."""
 
 
-def latest_value(attributes: Mapping[str, Reported], name: str) -> Any:
+def latest_value(attributes: Mapping[str, Reported], name: Attribute) -> Any:
     """Return the latest value of an attribute, or None when it was never reported."""
     found = attributes.get(name)
     return None if found is None else found.value
 
 
-def latest_number(attributes: Mapping[str, Reported], name: str) -> float | None:
+def latest_number(attributes: Mapping[str, Reported], name: Attribute) -> float | None:
     """Return the latest value of a numeric attribute."""
     return as_number(latest_value(attributes, name))
 
@@ -273,9 +273,9 @@ class Described(Protocol):
     @property
     def name(self) -> QueueName: ...
 
-    def attribute(self, name: str) -> Any: ...
+    def attribute(self, name: Attribute) -> Any: ...
 
-    def number(self, name: str) -> float | None: ...
+    def number(self, name: Attribute) -> float | None: ...
 
 
 def visibility_ms(record: Described, settings: Settings) -> int:
