@@ -1,11 +1,18 @@
-"""Queues in a local SQS service, and clients that record every call."""
+"""Queues in a local SQS service, clients that record every call, and a collector that runs with one."""
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
 
+from sources.sqs.collector import SqsCollector
+from sources.sqs.config import SqsCollectorConfig
 from tests.services import sqs
+
+PLAIN = {"ApproximateNumberOfMessages": "1", "VisibilityTimeout": "30"}
+"""The attributes of a queue."""
 
 READ_ONLY = {
     "GetQueueAttributes",
@@ -138,3 +145,25 @@ class Regional(Fake):
         is_foreign = "/" in where and self.meta.region_name not in where
         self.foreign += is_foreign
         return super()._called(operation, "gone" if is_foreign else where)
+
+
+def collect(
+    client: Any, until: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 20.0, **config: Any
+) -> list[dict[str, Any]]:
+    """Run a collector until `until` accepts its events."""
+    stop = threading.Event()
+    found: list[dict[str, Any]] = []
+
+    def emit(events: Any) -> None:
+        found.extend(events)
+        if until(found):
+            stop.set()
+
+    timer = threading.Timer(timeout_s, stop.set)
+    timer.start()
+    try:
+        SqsCollector(SqsCollectorConfig(**{"interval_s": 0.05, **config}), [client]).run(emit, stop)
+    finally:
+        timer.cancel()
+    assert until(found), "it did not happen in time"
+    return found

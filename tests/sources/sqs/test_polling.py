@@ -1,0 +1,117 @@
+"""How often `collect sqs` polls and reports that it is alive, and what it logs, while calls fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import sources.sqs.collector
+from sources.sqs.account import Problem
+from sources.sqs.collector import LoggedProblems, SqsCollector, _Region
+from sources.sqs.config import SqsCollectorConfig
+from tests.sources.sqs.accounts import PLAIN, Fake, collect
+
+
+def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once, not at each poll, and no heartbeat is sent."""
+    fake: Any = Fake({"orders": PLAIN})
+    fake.fail = {"GetQueueAttributes": "RequestThrottled"}
+    stop = threading.Event()
+    beats: list[Any] = []
+    threading.Timer(1.0, stop.set).start()
+    config = SqsCollectorConfig(interval_s=0.05)
+    with caplog.at_level(logging.WARNING):
+        SqsCollector(config, [fake]).run(beats.extend, stop)
+    # At intervals of 0.05 s there would be twenty polls; with back-off up to a factor of eight there are few.
+    assert 3 <= fake.calls.count("GetQueueAttributes") <= 8
+    assert beats == []
+    assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
+
+
+@pytest.mark.parametrize("throttled", [[], ["orders"], ["orders", "payments"]], ids=["none", "a queue", "all"])
+@pytest.mark.parametrize("interval_s", [10, 30, 45, 600])
+def test_a_collector_that_polls_seldom_does_not_look_silent(
+    interval_s: int, throttled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a heartbeat for two minutes it raises TelemetryStale, which would end and begin again at each poll.
+
+    It polls seldom because it is configured to, or because calls are throttled. If it can read nothing, it is silent.
+    """
+    fake: Any = Fake({"orders": PLAIN, "payments": PLAIN})
+    fake.fail = {("GetQueueAttributes", queue): "RequestThrottled" for queue in throttled}
+    clock_s = 0.0
+    heard_s: list[float] = []
+    polled_s: list[float] = []
+
+    def emit(events: Any) -> None:
+        heard_s.extend(clock_s for event in events if event["type"] == "heartbeat")
+        polled_s.extend(clock_s for event in events if event.get("queue") == "payments")
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal clock_s
+            clock_s += timeout or 0.0
+            return self.is_set()
+
+        def is_set(self) -> bool:
+            return clock_s >= 20_000
+
+    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    _Region(SqsCollectorConfig(interval_s=interval_s), fake, ()).run(emit, Stop())
+    if "payments" in throttled:
+        assert heard_s == []
+    else:
+        assert max(after - before for before, after in pairwise(heard_s)) == min(interval_s * (8 if throttled else 1), 30)
+        assert max(after - before for before, after in pairwise(polled_s)) == interval_s * (8 if throttled else 1)
+
+
+def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:
+    """A queue for each job that is soon deleted must not make the collector grow."""
+    logged = LoggedProblems()
+    lasting = Problem("orders", "GetQueueAttributes", "AccessDenied", "no")
+    assert [bool(logged.due([lasting], now_s)) for now_s in (0, 30, 299, 300, 330)] == [True, False, False, True, False]
+    for number in range(1_000):
+        logged.due([Problem(f"job-{number}", "GetQueueAttributes", "QueueDoesNotExist", "gone")], 330 + number)
+    assert len(logged) == 300
+
+
+def test_a_queue_whose_tags_were_throttled_is_looked_at_again_soon() -> None:
+    """Without its tags it is not known to be wanted: it would be unwatched until the next search, in five minutes."""
+
+    class Busy(Fake):
+        def list_queue_tags(self, **params: Any) -> dict[str, Any]:
+            self.fail = {"ListQueueTags": "RequestThrottled"} if self.calls.count("ListQueueTags") == 0 else {}
+            return super().list_queue_tags(**params)
+
+    fake: Any = Busy({"orders": PLAIN})
+    fake.tags = {"orders": {"env": "prod"}}
+    config: Any = {"discovery": {"tags": {"env": "prod"}}, "discovery_interval_s": 300}
+    found = collect(fake, lambda events: "queue_state" in [event["type"] for event in events], **config)
+    assert fake.calls.count("ListQueueTags") == 2
+    assert found
+
+
+def test_known_queues_are_watched_while_listing_fails() -> None:
+    """A failed listing does not count as an empty one."""
+    fake: Any = Fake({"orders": PLAIN})
+
+    def until(found: list[dict[str, Any]]) -> bool:
+        fake.fail = {"ListQueues": "InternalError"}
+        return [event["type"] for event in found].count("queue_state") >= 3
+
+    events = collect(fake, until, discovery_interval_s=0.01)
+    assert {event["queue"] for event in events if event["type"] == "queue_state"} == {"orders"}
+
+
+def test_an_account_without_queues_still_has_heartbeats(caplog: pytest.LogCaptureFixture) -> None:
+    """Silence would look like a dead collector; the log says once that nothing is watched."""
+    fake: Any = Fake({})
+    with caplog.at_level(logging.WARNING):
+        events = collect(fake, lambda found: len(found) >= 4, discovery_interval_s=0.01)
+    assert {event["type"] for event in events} == {"heartbeat"}
+    assert caplog.text.count("sqs-collector/eu-west-1: no queue fits collect.sqs.discovery: nothing is watched") == 1
