@@ -148,7 +148,7 @@ def test_compose_has_everything_from_broker_to_dashboard() -> None:
 
 
 def test_compose_keeps_data_on_volumes() -> None:
-    """Each service is told to write to the folder of its volume, so that `down` and `up` lose nothing."""
+    """Each service is configured to write to the folder of its volume, so that `down` and `up` lose nothing."""
     folder = {name: service["volumes"][-1].split(":")[1] for name, service in SERVICES.items() if "volumes" in service}
     assert SERVICES["kafka"]["environment"]["KAFKA_LOG_DIRS"] == folder["kafka"]
     assert f"--storage.tsdb.path={folder['prometheus']}" in SERVICES["prometheus"]["command"]

@@ -30,7 +30,7 @@ class CountedDurations(Mapping[int, int]):
         return np.concatenate([keys for keys, _ in found]), np.concatenate([counts for _, counts in found])
 
     def by_bucket(self, kind: int) -> dict[int, int]:
-        """Return bucket -> count of one kind (an index of DURATIONS), by bucket. Those that cannot be divided are left out."""
+        """Return bucket -> count of one kind (an index of DURATIONS). Counts that cannot be divided are left out."""
         found: dict[int, int] = {}
         for counts, row in self._parts:
             keys, numbers = counts.of_queue(row)

@@ -61,6 +61,16 @@ def cut_ledger(live: Live) -> None:
     (live.checkpoint / FOLDER / f"{latest(live).batch_id:012d}.json").write_bytes(b"{")
 
 
+def assert_nothing_is_lost(live: Live) -> None:
+    """Send two more messages and run: all nine are counted, each once."""
+    before = len(live.snapshots)
+    live.send(*messages("after", 2))
+    with live.running() as query:
+        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
+    assert sent_total(snapshot) == 9
+    assert snapshot.events_total["accepted"] == 9
+
+
 @pytest.mark.parametrize("damage", [cut_head, cut_memory, cut_ledger])
 def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Callable[[Live], None]) -> None:
     """On real Spark, the discarded batches run again and every total is as before; the log reports the fallback."""
@@ -73,12 +83,7 @@ def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Ca
     (said,) = [line for line in logs if line["event"] == "checkpoint_gone_back"]
     assert (said["damaged_batch"], said["to_batch"]) == (last, last - 1)
     assert recover(live.checkpoint) is None
-    before = len(live.snapshots)
-    live.send(*messages("after", 2))
-    with live.running() as query:
-        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
-    assert sent_total(snapshot) == 9
-    assert snapshot.events_total["accepted"] == 9
+    assert_nothing_is_lost(live)
 
 
 def test_a_power_cut_that_empties_spark_s_last_logs_loses_nothing(live: Live) -> None:
@@ -91,12 +96,7 @@ def test_a_power_cut_that_empties_spark_s_last_logs_loses_nothing(live: Live) ->
     with structlog.testing.capture_logs() as logs:
         assert recover(live.checkpoint) == last - 1
     assert [line["batch_id"] for line in logs if line["event"] == "unreadable_batch_dropped"] == [last]
-    before = len(live.snapshots)
-    live.send(*messages("after", 2))
-    with live.running() as query:
-        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
-    assert sent_total(snapshot) == 9
-    assert snapshot.events_total["accepted"] == 9
+    assert_nothing_is_lost(live)
 
 
 def test_a_power_failure_costs_one_batch(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +116,7 @@ def test_a_power_failure_costs_one_batch(live: Live, monkeypatch: pytest.MonkeyP
             if path.is_file() and path.stat().st_ino not in flushed:
                 path.write_bytes(b"")
     assert recover(live.checkpoint) in (last - 1, None)
-    before = len(live.snapshots)
-    live.send(*messages("after", 2))
-    with live.running() as query:
-        snapshot = live.wait(lambda s: s in live.snapshots[before:] and sent_total(s) >= 9, query)
-    assert sent_total(snapshot) == 9
-    assert snapshot.events_total["accepted"] == 9
+    assert_nothing_is_lost(live)
 
 
 def test_spark_s_files_are_flushed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
