@@ -15,7 +15,7 @@ enum kind { TEXT = 0, NUMBER = 1, TRUTH = 2, OTHER = 3 };
 
 /* Raised with every change of what the functions take or give, here and in scan.py: a library of another version is
  * not called. */
-int32_t scan_version(void) { return 1; }
+int32_t scan_version(void) { return 2; }
 
 /* The keys that are known: `names` holds them one after another, key k ending before `ends[k]`. `most` is the
  * largest number that key may have. At most MOST_KEYS of them. */
@@ -179,23 +179,43 @@ void copy_texts(const uint8_t *data, int64_t count, const int64_t *begins, const
     }
 }
 
-static uint64_t hash_of(const uint8_t *p, int32_t length) {
-    uint64_t hash = (uint64_t)length * 0x9E3779B97F4A7C15u;
+static uint64_t rotated(uint64_t word, int bits) { return word << bits | word >> (64 - bits); }
+
+static void sip_round(uint64_t v[4]) {
+    v[0] += v[1]; v[1] = rotated(v[1], 13) ^ v[0]; v[0] = rotated(v[0], 32);
+    v[2] += v[3]; v[3] = rotated(v[3], 16) ^ v[2];
+    v[0] += v[3]; v[3] = rotated(v[3], 21) ^ v[0];
+    v[2] += v[1]; v[1] = rotated(v[1], 17) ^ v[2]; v[2] = rotated(v[2], 32);
+}
+
+/* SipHash-1-3 (Aumasson and Bernstein, 2012), which Python uses for texts, too. Who does not know the key cannot choose
+ * texts that all have one hash: a hundred thousand such ids of groups would take minutes. */
+uint64_t hash_of(const uint8_t *p, int32_t length, const uint64_t *key) {
+    uint64_t v[4] = {key[0] ^ 0x736F6D6570736575u, key[1] ^ 0x646F72616E646F6Du, key[0] ^ 0x6C7967656E657261u,
+                     key[1] ^ 0x7465646279746573u};
+    uint64_t last = (uint64_t)length << 56;
     for (; length >= 8; p += 8, length -= 8) {
-        hash = (hash ^ word_at(p)) * 0xBF58476D1CE4E5B9u;
-        hash ^= hash >> 32;
+        const uint64_t word = word_at(p);
+        v[3] ^= word;
+        sip_round(v);
+        v[0] ^= word;
     }
     uint64_t rest = 0;
     memcpy(&rest, p, (size_t)length);
-    hash = (hash ^ rest) * 0x94D049BB133111EBu;
-    return hash ^ (hash >> 29);
+    last |= rest;
+    v[3] ^= last;
+    sip_round(v);
+    v[0] ^= last;
+    v[2] ^= 0xFF;
+    for (int i = 0; i < 3; i++) sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 /* Numbers the distinct texts of one key in the order they come: `codes` gets each row's (0 where the row lacks `bit`),
  * `firsts` the row in which each was met first. Returns how many there are. `slots` are a power of two above twice the
- * rows, `mask` + 1, and hold -1 everywhere. */
+ * rows, `mask` + 1, and hold -1 everywhere. `key` is 16 random bytes. */
 int64_t encode(const uint8_t *data, int64_t rows, const uint32_t *present, uint32_t bit, const int64_t *begins,
-               const int32_t *lengths, int32_t *codes, int64_t *firsts, int32_t *slots, uint64_t mask) {
+               const int32_t *lengths, int32_t *codes, int64_t *firsts, int32_t *slots, uint64_t mask, const uint64_t *key) {
     int32_t distinct = 0;
     for (int64_t r = 0; r < rows; r++) {
         codes[r] = 0;
@@ -207,7 +227,7 @@ int64_t encode(const uint8_t *data, int64_t rows, const uint32_t *present, uint3
             codes[r] = codes[r - 1];
             continue;
         }
-        uint64_t slot = hash_of(text, lengths[r]) & mask;
+        uint64_t slot = hash_of(text, lengths[r], key) & mask;
         int32_t code;
         while ((code = slots[slot]) >= 0) {
             const int64_t first = firsts[code];

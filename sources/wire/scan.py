@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from sources.wire.lines import Int32s, Ints, Lines, Mask
 from sources.wire.schema import NAME, READ_SCHEMA, no_values
 
 _TEXT, _NUMBER, _TRUTH, _OTHER = range(4)  # as in scan.c
-_VERSION: Final = 1  # as in scan.c
+_VERSION: Final = 2  # as in scan.c
 _LONGEST_BUFFER: Final = (1 << 31) - 1
 """Bytes; lengths and Arrow's offsets have 32 bits."""
 
@@ -37,11 +38,12 @@ def _library() -> ctypes.CDLL | None:
             return None
     except (OSError, AttributeError):
         return None
-    pointer, number, bit = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+    pointer, number, bit, word = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64
     for name, arguments, result in (
         ("scan", [pointer, number, *[pointer] * 6, number, *[pointer] * 5], number),
         ("copy_texts", [pointer, number, pointer, pointer, pointer], None),
-        ("encode", [pointer, number, pointer, bit, *[pointer] * 5, ctypes.c_uint64], number),
+        ("encode", [pointer, number, pointer, bit, *[pointer] * 5, word, pointer], number),
+        ("hash_of", [pointer, ctypes.c_int32, pointer], word),
     ):
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, result
@@ -58,6 +60,8 @@ _C: Final = _library()
 _NAMES: Final = np.frombuffer("".join(READ_SCHEMA.names).encode(), np.uint8)
 _ENDS: Final = np.cumsum([len(name) for name in READ_SCHEMA.names], dtype=np.int32)
 _KINDS: Final = np.array([_kind_of(field) for field in READ_SCHEMA], np.uint8)
+_HASH_KEY: Final = np.frombuffer(os.urandom(16), np.uint64)
+"""Secret, or a sender could choose strings that collide."""
 _LIMITS: Final = np.array([_MOST.get(name, _ANY) for name in READ_SCHEMA.names], np.int64)
 
 
@@ -132,7 +136,7 @@ class _Scanned:
         slots = np.full(1 << (2 * self._rows).bit_length(), -1, np.int32)
         distinct = self._c.encode(
             *(self._data, self._rows, self._present.ctypes.data, 1 << key, begins.ctypes.data, lengths.ctypes.data),
-            *(codes.ctypes.data, firsts.ctypes.data, slots.ctypes.data, len(slots) - 1),
+            *(codes.ctypes.data, firsts.ctypes.data, slots.ctypes.data, len(slots) - 1, _HASH_KEY.ctypes.data),
         )
         firsts = firsts[:distinct]
         words = self._texts(begins[firsts], lengths[firsts])

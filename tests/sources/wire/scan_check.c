@@ -13,6 +13,7 @@ static const char NAMES[] = "vtypeatqueueorderedreceive_count";
 static const int32_t ENDS[KEYS] = {1, 5, 7, 12, 19, 32};
 static const uint8_t KINDS[KEYS] = {NUMBER, TEXT, NUMBER, TEXT, TRUTH, NUMBER};
 static const int64_t MOST[KEYS] = {9999999999999999, 0, 9999999999999999, 0, 0, 2147483647};
+static const uint64_t KEY[2] = {0x0706050403020100u, 0x0F0E0D0C0B0A0908u};
 
 static void *room(int64_t count, size_t size) {
     void *memory = malloc(count ? (size_t)count * size : 1);
@@ -31,7 +32,7 @@ static void check_texts(const uint8_t *data, int64_t rows, const uint32_t *prese
     while (size <= 2 * rows) size *= 2;
     int32_t *slots = room(size, sizeof *slots);
     memset(slots, -1, (size_t)size * sizeof *slots);
-    const int64_t distinct = encode(data, rows, present, bit, begins, lengths, codes, firsts, slots, (uint64_t)size - 1);
+    const int64_t distinct = encode(data, rows, present, bit, begins, lengths, codes, firsts, slots, (uint64_t)size - 1, KEY);
     for (int64_t r = 0; r < rows; r++) {
         if (!(present[r] & bit)) continue;
         const int64_t first = codes[r] < distinct ? firsts[codes[r]] : -1;
