@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -24,11 +25,13 @@ from streaming.checkpoint.state_files import StateDamaged, look_again
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder, batch_ids, rewrite_spark_file
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
 
+METADATA: Final = "metadata"
+"""Spark's file with the id of the query."""
 UNDONE: Final = "undone"
 """The folder for entries of batches that were rolled back."""
 
@@ -41,6 +44,7 @@ def recover(checkpoint: Path) -> int | None:
     What cannot be read of the batch after it is dropped: the batch is planned anew. Raises `CheckpointMismatch` when no batch is
     intact.
     """
+    _renew_unreadable_id(checkpoint)
     back_to = _go_back_if_damaged(checkpoint)
     _drop_unreadable_plans(checkpoint)
     return back_to
@@ -90,6 +94,26 @@ def _drop_unreadable_plans(checkpoint: Path) -> None:
                 if (checkpoint / OFFSETS / name).exists():
                     (checkpoint / OFFSETS / name).replace(aside / name)
             _log.warning("unreadable_batch_dropped", batch_id=batch_id, effect="the batch is planned anew; nothing is lost")
+
+
+def _renew_unreadable_id(checkpoint: Path) -> None:
+    """Give the query another id if its own cannot be read.
+
+    Spark does not flush it: a power cut before the first batch leaves an empty file, and Spark would not start with it. Nothing
+    depends on the id, but Spark demands one where there are batches.
+    """
+    path = checkpoint / METADATA
+    if path.exists() and not _has_id(path):
+        rewrite_spark_file(LocalFolder(checkpoint), METADATA, json.dumps({"id": str(uuid4())}).encode())
+        _log.warning("unreadable_query_id_replaced", path=str(path), effect="none: it only names the query")
+
+
+def _has_id(path: Path) -> bool:
+    try:
+        UUID(json.loads(path.read_text())["id"])
+        return True
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _look_at_seed(checkpoint: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import structlog
@@ -153,6 +154,28 @@ def test_an_unreadable_log_of_the_next_batch_is_moved_aside(tmp_path: Path, cont
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n1')
     assert recover(tmp_path) is None
     assert [path.name for path in offsets.iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"id":', b'{"id":"\x00\x00"}', b'{"id":7}', b"[]"])
+def test_an_unreadable_id_of_the_query_is_replaced(tmp_path: Path, content: bytes) -> None:
+    """A power failure before the first batch leaves an empty file; one that is whole stays."""
+    metadata = tmp_path / "metadata"
+    metadata.write_bytes(content)
+    (tmp_path / ".metadata.crc").write_bytes(b"crc")
+    assert recover(tmp_path) is None
+    assert UUID(json.loads(metadata.read_text())["id"])
+    assert not (tmp_path / ".metadata.crc").exists()
+    renewed = metadata.read_text()
+    assert recover(tmp_path) is None
+    assert metadata.read_text() == renewed
+
+
+def test_a_query_goes_on_with_another_id(live: Live) -> None:
+    """Spark demands one where there are batches, and reads it before anything else."""
+    run_some_batches(live)
+    (live.checkpoint / "metadata").write_bytes(b"")
+    assert recover(live.checkpoint) is None
+    assert_nothing_is_lost(live)
 
 
 def test_a_copy_of_a_running_checkpoint_can_be_continued(live: Live, tmp_path: Path) -> None:
