@@ -64,6 +64,11 @@ def test_a_url_names_its_transport(to: str, name: str) -> None:
         ("spool:/x?max_file_bytes=-1", "max_file_bytes='-1' must be finite and not negative"),
         ("http://u:p@host/", "QUEUEWATCH_TOKEN"),
         ("http:///path", "has no host"),
+        ("http://host:99999/", "'http://host:99999/': the port must be a number up to 65535"),
+        ("https://host:port/", "the port must be a number up to 65535"),
+        ("http://[::1/", "'http://[::1/' is not a URL"),
+        ("kafka://one:9092,two:99999/t", "'two:99999': the port must be a number up to 65535"),
+        ("kafka://[::1/t", "'kafka://[::1/t' is not a URL"),
     ],
 )
 def test_a_wrong_url_is_named_with_the_fix(to: str, says: str) -> None:

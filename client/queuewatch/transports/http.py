@@ -6,10 +6,11 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
+from queuewatch.transports.urls import check_port, split_url
 
 NEVER_RETRIED = frozenset((400, 413, 415, 422))
 """Status codes about the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile."""
@@ -22,11 +23,12 @@ class HttpTransport(Transport):
     """Posts NDJSON; a bearer token comes from `QUEUEWATCH_TOKEN` or the file in `QUEUEWATCH_TOKEN_FILE`."""
 
     def __init__(self, url: str, *, timeout_s: float = 10.0, max_bytes: int = 1_000_000) -> None:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if not parts.hostname:
             raise ValueError(f"{shown(url)!r} has no host; use http(s)://host:9400/api/v1/events")
         if parts.username or parts.password:
             raise ValueError(f"a password does not belong in the URL; set {TOKEN_VARIABLE} instead")
+        check_port(shown(url), parts)
         if parts.path in ("", "/"):
             parts = parts._replace(path="/api/v1/events")
         self.url = parts._replace(fragment="").geturl()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from queuewatch.transports.base import Transport
 from queuewatch.transports.http import HttpTransport
@@ -13,6 +13,7 @@ from queuewatch.transports.kafka import KafkaTransport
 from queuewatch.transports.secrets import shown
 from queuewatch.transports.spool import SpoolTransport
 from queuewatch.transports.sqs import SqsTransport
+from queuewatch.transports.urls import check_port, split_url
 
 _FORMS = "kafka://host:9092[,host:9092]/topic, spool:/folder, http(s)://host:9400/api/v1/events or sqs:<queue name or URL>"
 
@@ -44,7 +45,7 @@ def open_transport(to: str, *, durable: bool = False, default_region: str | None
 
 
 def _kafka(to: str) -> KafkaTransport:
-    parts = urlsplit(to)
+    parts = split_url(to)
     if parts.username or parts.password:
         raise ValueError(
             "a Kafka password does not belong in the URL; set QUEUEWATCH_KAFKA_USERNAME and "
@@ -53,9 +54,12 @@ def _kafka(to: str) -> KafkaTransport:
     topic = parts.path.strip("/")
     if not parts.netloc or not topic or "/" in topic:
         raise ValueError(f"{shown(to)!r} names no broker or no topic; use kafka://host:9092/topic")
+    brokers = parts.netloc.split(",")
+    for broker in brokers:
+        check_port(broker, split_url(f"//{broker}"))
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = dict.fromkeys(KafkaTransport.OPTIONS, str)
-    return KafkaTransport(parts.netloc.split(","), topic, **_convert(to, options, known))
+    return KafkaTransport(brokers, topic, **_convert(to, options, known))
 
 
 def _options(to: str, rest: str) -> tuple[str, dict[str, str]]:
