@@ -39,6 +39,10 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
+_MOST_SOURCES: Final = 100
+"""Queues named as the sources of a dead-letter queue: an event with the names of a thousand is too long."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """A failed call; it does not affect other queues."""
@@ -163,7 +167,7 @@ class AccountReader:
         return dict(self._client.list_queue_tags(QueueUrl=queue.url).get("Tags", {}))
 
     def _sources(self, queue: _Queue) -> list[str]:
-        return dead_letter_sources(self._client, queue.url)
+        return dead_letter_sources(self._client, queue.url)[:_MOST_SOURCES]
 
     def _is_wanted(self, queue: _Queue) -> bool:
         return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags)

@@ -159,6 +159,17 @@ def test_a_dead_letter_queue_stays_watched_when_its_source_cannot_be_read() -> N
     assert names(reader.read()) == ["orders"]
 
 
+def test_a_dead_letter_queue_of_very_many_sources_is_reported() -> None:
+    """An event of all their names would be larger than 64 KiB, and be refused with the counts of the queue."""
+    policy = {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:dead","maxReceiveCount":3}'}
+    sources = [f"{'service-' * 9}{n:06d}" for n in range(900)]
+    fake = Fake({"dead": {**PLAIN, "ApproximateNumberOfMessages": "7"}} | dict.fromkeys(sources, PLAIN | policy))
+    events = collect(fake, lambda found: any(e["type"] == "queue_state" for e in found), discovery={"prefixes": ["dead"]})
+    assert decode_records([encode_ndjson(events)]).invalid == []
+    reported = next(e["attributes"] for e in events if e["type"] == "queue_state")
+    assert (reported["visible"], reported["dead_letter_sources"]) == (7, sources[:100])
+
+
 def test_an_answer_without_attributes_is_a_problem_and_no_queue_without_a_dead_letter_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
