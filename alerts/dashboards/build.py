@@ -34,13 +34,13 @@ _VARIABLES: dict[str, tuple[str, str, str]] = {
     # name: (label, query, value that means "all")
     "job": ("Job", "label_values(queuewatch_events_total, job)", ".+"),
     "instance": ("Instance", 'label_values(queuewatch_events_total{job=~"$job"}, instance)', ".+"),
-    "system": ("System", 'label_values(queuewatch_queue_status{job=~"$job"}, system)', ".+"),
-    # A queue without a scope has no such label, and .+ would not match it.
+    # A queue without a scope has no such label, a signal about telemetry or the clock none of the three: .+ would not match them.
+    "system": ("System", 'label_values(queuewatch_queue_status{job=~"$job"}, system)', ".*"),
     "scope_id": ("Scope", ('label_values(queuewatch_queue_status{job=~"$job", system=~"$system"}, scope_id)'), ".*"),
     "queue": (
         "Queue",
         'label_values(queuewatch_queue_status{job=~"$job", system=~"$system", scope_id=~"$scope_id"}, queue)',
-        ".+",
+        ".*",
     ),
 }
 _SEVERITY_COLOURS: dict[Severity, str] = {"critical": "red", "warning": "orange", "info": "blue"}

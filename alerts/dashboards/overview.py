@@ -44,7 +44,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Critical signals",
-            "Findings of severity critical about the selected queues that are firing now. Each pages somebody.",
+            "Critical findings that are firing now, about the selected queues or about no queue. Each pages somebody.",
             queries=(firing("critical"),),
             width=4,
             height=4,
@@ -53,7 +53,7 @@ def _now(context: Context) -> tuple[Panel, ...]:
         Panel(
             "stat",
             "Warnings",
-            "Findings of severity warning about the selected queues that are firing now.",
+            "Warnings that are firing now, about the selected queues or about no queue: a silent collector, a wrong clock.",
             queries=(firing("warning"),),
             width=4,
             height=4,
@@ -103,6 +103,7 @@ def _table() -> Panel:
     def column(heading: str, expr: str, unit: PanelUnit = "short") -> Column:
         return Column(Query(expr, instant=True), heading, unit)
 
+    of_queues = per_queue("queuewatch_signals", 'queue!=""', "signal, severity")
     return Panel(
         "table",
         "One row per queue",
@@ -111,7 +112,7 @@ def _table() -> Panel:
         height=12,
         columns=(
             column("Status", f"{per_queue('queuewatch_queue_status', also='status')} == 1"),
-            column("Signals", f"sum by ({BY_QUEUE}) ({per_queue('queuewatch_signals', also='signal, severity')})"),
+            column("Signals", f"sum by ({BY_QUEUE}) ({of_queues})"),
             column("Visible", per_queue("queuewatch_queue_messages", 'state="visible"')),
             column("In flight", per_queue("queuewatch_queue_messages", 'state="in_flight"')),
             column("Delayed", per_queue("queuewatch_queue_messages", 'state="delayed"')),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -16,19 +17,15 @@ from sinks.prometheus import Exposition, Family
 from streaming.core.state.duration_buckets import DURATIONS
 from streaming.judge.snapshot import DURATION_BUCKETS_S, QUEUE_STATUSES, Duration, Snapshot
 from tests.alerts.scrape import serve_metrics
-from tests.alerts.test_dashboards import BOARDS, targets
+from tests.alerts.test_dashboards import BOARDS, targets, variables
 from tests.services.prometheus import Server, start_prometheus
 from tests.sinks.fakes import finding, shop_snapshot
 from tests.waiting import until
 
-SUBSTITUTED = {
-    "$__rate_interval": "10s",
-    "$job": ".+",
-    "$instance": ".+",
-    "$system": ".+",
-    "$scope_id": ".*",
-    "$queue": ".+",
+SUBSTITUTED = {"$__rate_interval": "10s"} | {
+    f"${name}": variable["allValue"] for name, variable in variables("queuewatch-overview.json").items() if "allValue" in variable
 }
+"""As Grafana does where all values are chosen."""
 
 
 def busy_snapshot(now_ms: int) -> Snapshot:
@@ -125,6 +122,25 @@ def test_one_queue_can_be_chosen(prometheus: Server) -> None:
     assert [(row["metric"], row["value"][1]) for row in found] == [  # type: ignore[index]
         ({"system": "aws_sqs", "scope_id": "123456789012/eu-west-1", "queue": "payments.fifo"}, "11")
     ]
+
+
+def test_a_signal_about_no_queue_is_shown_unless_queues_are_chosen(prometheus: Server) -> None:
+    """Of a clock or a collector: in the list of signals and in their number, but not as a queue of the table."""
+    shown = {title: expr for title, expr in targets("queuewatch-overview.json") if "queuewatch_signals" in expr}
+    listed, warnings = shown["Signals firing"], shown["Warnings"]
+
+    def number(**labels: str) -> int:
+        matchers = ", ".join(f'{label}="{value}"' for label, value in {"severity": "warning", **labels}.items())
+        return len(query(prometheus, f"max by (system, scope_id, queue, signal) (queuewatch_signals{{{matchers}}})"))
+
+    def found(expr: str) -> list[Any]:
+        return query(prometheus, substituted(expr))
+
+    assert number(queue="") >= number(signal="ClockUntrusted") == 1
+    assert "ClockUntrusted" in {row["metric"]["signal"] for row in found(listed)}
+    assert float(found(warnings)[0]["value"][1]) >= number()
+    assert "ClockUntrusted" not in {row["metric"]["signal"] for row in found(listed.replace("$queue", "orders"))}
+    assert all("queue" in row["metric"] for row in found(shown["One row per queue"]))
 
 
 def test_the_rules_evaluate_without_errors(prometheus: Server) -> None:
