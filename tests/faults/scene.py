@@ -110,6 +110,8 @@ class Fault:
     """How many times it happens in one run."""
     where: str = ""
     """The suffix for its name in the table, which describes the place."""
+    reads_again: bool = False
+    """Whether records may be read twice by design, and their events counted as duplicates."""
 
     @property
     def title(self) -> str:

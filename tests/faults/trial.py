@@ -62,7 +62,7 @@ def tried(fault: Fault, events_per_s: int, times: int, steady_s: float = 10) -> 
         logged, announced = set(Place.announcements(place)), Counter(place.announcements())
         scene.service.stop()
         accepted = int(metrics[ACCEPTED])
-        counted = accepted + int(metrics.get('queuewatch_events_total{result="duplicate"}', 0))
+        counted = accepted + (0 if fault.reads_again else int(metrics.get('queuewatch_events_total{result="duplicate"}', 0)))
         messages = int(sum(value for name, value in metrics.items() if name.startswith(_SENT))) - load.messages
         return Outcome(
             fault.title,
