@@ -34,4 +34,4 @@ def in_arrival_order(arrivals: Sequence[ArrivedEvent], settings: Settings) -> Re
     came = np.array([a.came_ms for a in arrivals], dtype=np.int64)
     order = np.argsort(decoded.line, kind="stable")
     events = hold_back(decoded.events.take(pa.array(order)), came, settings.skew_allowance_ms)
-    return Recording(events, came, [], frozenset())
+    return Recording(events, came, unreadable=[], late={}, ordered_queues=frozenset())

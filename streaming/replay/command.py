@@ -13,7 +13,7 @@ from sinks.report.collect import Collected
 from sinks.report.page import report_page
 from sources.wire import decode_records
 from streaming.core.settings import Settings
-from streaming.judge.context import plural
+from streaming.judge.context import duration, plural
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.replay.content import name_of
@@ -23,6 +23,8 @@ from streaming.replay.run import Engine, replay
 from streaming.replay.times import parse_duration_ms, parse_time_ms
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
+FEWEST_LATE, LATE_SHARE = 20, 0.1
+"""Fewer late events than this number, or this share of a file, are no reason to doubt the order of its lines."""
 EXPECTED = 'each is a JSON object such as {"v": 1, "type": "sent", "at": EPOCH_MS, "system": …, "queue": …, "message_id": …}'
 
 
@@ -57,6 +59,7 @@ def run_replay(
     if strict and recording.unreadable:
         print(f"queuewatch replay: --strict: {plural(len(recording.unreadable), 'event')} could not be read", file=err)
         return EXIT_UNUSABLE
+    _name_late(recording, settings.lateness_ms, err)
     collected = Collected()
 
     def on_signal(change: SignalChange) -> None:
@@ -112,6 +115,18 @@ def _unwritable(report: Path, error: OSError) -> str:
 def _print(out: TextIO, line: dict[str, object]) -> None:
     out.write(to_json(line))
     out.write("\n")
+
+
+def _name_late(recording: Recording, lateness_ms: int, err: TextIO) -> None:
+    """Name the files of which a large part is late, as when they hold one queue or partition after the other."""
+    for file, (late, total) in recording.late.items():
+        if late >= FEWEST_LATE and late >= LATE_SHARE * total:
+            print(
+                f"queuewatch replay: {file}: {late:,} of {total:,} events count as late: each is more than "
+                f"{duration(lateness_ms)} older than one on a line before it. Lines are taken to be in the order in which the "
+                "events arrived; if they are not, sort them by `at`, or give each part as a file of its own",
+                file=err,
+            )
 
 
 def _name_unreadable(recording: Recording, err: TextIO) -> None:

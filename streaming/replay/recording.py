@@ -8,7 +8,7 @@ arrival time is the newest time of any earlier event in the file, ignoring times
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -64,6 +64,8 @@ class Recording:
     takes_effect: Ints
     """Epoch milliseconds, ascending, one per event."""
     unreadable: list[Unreadable]
+    late: Mapping[str, tuple[int, int]]
+    """File -> its events that came later than the lateness allows, and all of its events."""
     ordered_queues: frozenset[QueueName]
     """Queues that some event marks as ordered; in a replay this is known from the start."""
 
@@ -83,11 +85,14 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     tables: list[pa.Table] = []
     came: list[Ints] = []
     unreadable: list[Unreadable] = []
+    late: dict[str, tuple[int, int]] = {}
     for path in paths:
         table, came_at, bad = _read_file(path, decode, lateness_ms)
         tables.append(table)
         came.append(came_at)
         unreadable += bad
+        if len(table):
+            late[name_of(path)] = int((table["at"].to_numpy() < came_at - lateness_ms).sum()), len(table)
     if any(AHEAD_MS in table.column_names for table in tables):
         tables = [_with_ahead(table) for table in tables]
     events = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
@@ -95,7 +100,7 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
     takes_effect = np.where(at < came_at - lateness_ms, came_at, at)
     order = np.argsort(takes_effect, kind="stable")
-    return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, _ordered_queues(events))
+    return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, late, _ordered_queues(events))
 
 
 def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table, Ints, list[Unreadable]]:

@@ -118,6 +118,27 @@ def test_bad_lines_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert named == ["2", "3", "4", "5", "6"]
 
 
+def test_a_file_with_one_queue_after_the_other_is_named(tmp_path: Path) -> None:
+    """Most of the second queue counts as late. Sorted by time, or in two files, nothing does, and nothing is said."""
+    queues = [[ev("queue_state", 60 * n, queue, attributes={"visible": n}) for n in range(40)] for queue in ("a", "b")]
+    paths = [tmp_path / f"{number}.ndjson" for number in range(4)]
+    together = [event for queue in queues for event in queue]
+    for path, events in zip(paths, [*queues, sorted(together, key=lambda event: event["at"]), together], strict=True):
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert replayed_file(paths[:2], until_s=60).errors == replayed_file([paths[2]], until_s=60).errors == ""
+    (hint,) = replayed_file([paths[3]], until_s=60).errors.splitlines()
+    assert hint.startswith(f"queuewatch replay: {paths[3]}: 29 of 80 events count as late: ")
+    assert "sort them by `at`" in hint
+
+
+def test_a_few_late_events_are_no_wrong_order(tmp_path: Path) -> None:
+    """They are counted."""
+    events = [ev("queue_state", 60 * n, attributes={"visible": n}) for n in range(300)]
+    path = tmp_path / "events.ndjson"
+    path.write_text("".join(json.dumps(event) + "\n" for event in [*events, *events[:29]]))
+    assert replayed_file([path], until_s=60).errors == ""
+
+
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
