@@ -38,12 +38,11 @@ def _library() -> ctypes.CDLL | None:
             return None
     except (OSError, AttributeError):
         return None
-    pointer, number, bit, word = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64
+    pointer, number, bit = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
     for name, arguments, result in (
         ("scan", [pointer, number, *[pointer] * 6, number, *[pointer] * 5], number),
         ("copy_texts", [pointer, number, pointer, pointer, pointer], None),
-        ("encode", [pointer, number, pointer, bit, *[pointer] * 5, word, pointer], number),
-        ("hash_of", [pointer, ctypes.c_int32, pointer], word),
+        ("encode", [pointer, number, pointer, bit, *[pointer] * 5, ctypes.c_uint64, pointer], number),
     ):
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, result

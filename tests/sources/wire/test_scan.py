@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import random
 import shutil
@@ -219,6 +220,14 @@ def test_strings_that_share_a_hash_slot_are_distinguished() -> None:
     assert len(column.dictionary) == len(names)
 
 
+def hash_of(text: bytes, key: npt.NDArray[np.uint64]) -> int:
+    """The scan's hash of a string."""
+    assert scanning._C is not None
+    function = scanning._C.hash_of
+    function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p], ctypes.c_uint64
+    return int(function(text, len(text), key.ctypes.data))
+
+
 def test_strings_are_hashed_as_python_hashes_them() -> None:
     """With SipHash, and here with the key of `PYTHONHASHSEED=0`, which is zero."""
     texts = [bytes(range(65, 65 + length)) for length in range(1, 42)]
@@ -227,26 +236,25 @@ def test_strings_are_hashed_as_python_hashes_them() -> None:
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True
     )
     no_key = np.zeros(2, np.uint64)
-    assert scanning._C is not None
-    assert [scanning._C.hash_of(text, len(text), no_key.ctypes.data) for text in texts] == json.loads(done.stdout)
-    assert len({scanning._C.hash_of(b"text", 4, key.ctypes.data) for key in (no_key, scanning._HASH_KEY, no_key + 1)}) == 3
+    assert [hash_of(text, no_key) for text in texts] == json.loads(done.stdout)
+    assert len({hash_of(b"text", key) for key in (no_key, no_key + 1, scanning._HASH_KEY)}) == 3
 
 
 def test_strings_are_placed_by_the_secret_key() -> None:
     """A sender who does not know it cannot choose strings that are all looked for in the same place."""
     begins, lengths, present, mask = np.array([0], np.int64), np.array([4], np.int32), np.array([1], np.uint32), 1023
 
-    def place(key: npt.NDArray[np.uint64]) -> tuple[int, int]:
+    def place(key: npt.NDArray[np.uint64]) -> int:
         assert scanning._C is not None
         codes, firsts, slots = np.empty(1, np.int32), np.empty(1, np.int64), np.full(mask + 1, -1, np.int32)
         found = (codes.ctypes.data, firsts.ctypes.data, slots.ctypes.data)
         scanning._C.encode(
             *(b"text", 1, present.ctypes.data, 1, begins.ctypes.data, lengths.ctypes.data, *found, mask, key.ctypes.data)
         )
-        return int(np.flatnonzero(slots == 0)[0]), scanning._C.hash_of(b"text", 4, key.ctypes.data) & mask
+        return int(np.flatnonzero(slots == 0)[0])
 
     keys = [np.array([n, 7], np.uint64) for n in range(5)]
-    assert all(slot == expected for slot, expected in map(place, keys))
+    assert [place(key) for key in keys] == [hash_of(b"text", key) & mask for key in keys]
     assert len({place(key) for key in keys}) > 1
 
 
