@@ -102,17 +102,18 @@ def _renew_unreadable_id(checkpoint: Path) -> None:
     Spark does not flush it: a power cut before the first batch leaves an empty file, and Spark would not start with it. Nothing
     depends on the id, but Spark demands one where there are batches.
     """
-    path = checkpoint / METADATA
-    if path.exists() and not _has_id(path):
-        rewrite_spark_file(LocalFolder(checkpoint), METADATA, json.dumps({"id": str(uuid4())}).encode())
-        _log.warning("unreadable_query_id_replaced", path=str(path), effect="none: it only names the query")
+    folder = LocalFolder(checkpoint)
+    content = folder.read(METADATA)
+    if content is not None and not _has_id(content):
+        rewrite_spark_file(folder, METADATA, json.dumps({"id": str(uuid4())}).encode())
+        _log.warning("unreadable_query_id_replaced", path=str(checkpoint / METADATA), effect="none: it only names the query")
 
 
-def _has_id(path: Path) -> bool:
+def _has_id(metadata: bytes) -> bool:
     try:
-        UUID(json.loads(path.read_text())["id"])
+        UUID(json.loads(metadata)["id"])
         return True
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
