@@ -189,7 +189,7 @@ static void sip_round(uint64_t v[4]) {
 }
 
 /* SipHash-1-3 (Aumasson and Bernstein, 2012), which Python uses for texts, too. Who does not know the key cannot choose
- * texts that all have one hash: a hundred thousand such ids of groups would take minutes. */
+ * texts that all have one hash: each of them would be compared with all before it. */
 uint64_t hash_of(const uint8_t *p, int32_t length, const uint64_t *key) {
     uint64_t v[4] = {key[0] ^ 0x736F6D6570736575u, key[1] ^ 0x646F72616E646F6Du, key[0] ^ 0x6C7967656E657261u,
                      key[1] ^ 0x7465646279746573u};
