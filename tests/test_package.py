@@ -54,17 +54,20 @@ def _listed(*folders: str, within: Path = ROOT) -> list[str]:
     return listing.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_four_rooms(wheel: Path) -> None:
     packed = set(zipfile.ZipFile(wheel).namelist())
     assert [name for name in _listed(*_ROOMS) if name not in packed and not name.endswith(".c")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_scan")
 def test_the_wheel_holds_the_compiled_scan(wheel: Path) -> None:
     built = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("sources/wire/_scan.")]
     assert [Path(name).suffix for name in built] == [".so"]
 
 
+@pytest.mark.slow
 def test_the_service_needs_the_library_of_its_own_version(wheel: Path, client_wheel: Path) -> None:
     service, library = _metadata(wheel), _metadata(client_wheel)
     assert (service["Name"], library["Name"]) == ("queuewatch-service", "queuewatch")
@@ -91,6 +94,7 @@ def test_the_client_library_can_be_imported_with_nothing_else_installed(client_w
     assert str(client_wheel) in done.stdout
 
 
+@pytest.mark.slow
 def test_the_tracking_core_runs_without_spark_or_any_network_library(wheel: Path) -> None:
     program = f"""
 import sys

@@ -38,6 +38,7 @@ def _start(folder: Path, claims: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*command, *options], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_each_test_runs_in_one_of_the_processes(tmp_path: Path) -> None:
     """A session fixture with parameters makes pytest run each file in several parts; none is left out or repeated."""
     folder, claims = tmp_path / "checkout", tmp_path / "claims"

@@ -81,6 +81,7 @@ def _amq(url: str, netrc: Path) -> str:
     return activemq.PREPARE.replace("http://localhost:8161/api/jolokia", url).replace('"$HOME/.netrc"', f"'{netrc}'")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("queues", "queue", "dlq", "why"),
     [
@@ -101,6 +102,7 @@ def test_activemq_finds_the_dead_letter_queue(tmp_path: Path, queues: Mapping[st
     assert out == f"{queue} {dlq} {broker},destinationType=Queue,destinationName={queue}", why
 
 
+@pytest.mark.simulation
 def test_activemq_keeps_a_dead_letter_queue_that_is_given(tmp_path: Path) -> None:
     """After an alert about a dead-letter queue with any name, the checks of its source queue still know it."""
     with _jolokia({"orders": False, "lost": False}) as (url, _):
@@ -108,6 +110,7 @@ def test_activemq_keeps_a_dead_letter_queue_that_is_given(tmp_path: Path) -> Non
         assert _shell(f'{prepare}\nuse_queue lost lost\nuse_queue orders "$DLQ"\necho "$QUEUE $DLQ"', "lost") == "orders lost"
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("queues", "queue"), [({"orders": False, OWN: True}, OWN), ({"orders": False, SHARED: False}, SHARED)])
 def test_activemq_checks_ask_the_dead_letter_queue_and_then_its_source(
     tmp_path: Path, queues: Mapping[str, bool], queue: str
@@ -166,6 +169,7 @@ def test_cloudflare_finds_the_dead_letter_queue(
     assert out == f"{name},{number:032x},{dlq},{'' if dlq_number is None else f'{dlq_number:032x}'}", why
 
 
+@pytest.mark.simulation
 def test_cloudflare_checks_ask_the_dead_letter_queue_and_then_its_source(account: Stub) -> None:
     """The first check of DeadLetterArrived counts the dead letters, the second names their source."""
     backlog, sources, consumers = (check.command for check in BY_NAME["DeadLetterArrived"].checks["cloudflare_queues"][:3])

@@ -55,6 +55,7 @@ def test_the_committed_files_are_up_to_date() -> None:
     assert command.main(["--check"]) == 0
 
 
+@pytest.mark.slow
 def test_outdated_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """An edited, a missing and a superfluous file are all named, and regenerating corrects them."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
@@ -128,6 +129,7 @@ def test_the_check_of_names_can_fail() -> None:
     assert unknown_names("rate(queuewatch_events_total[5m]) > 1e5") == []
 
 
+@pytest.mark.slow
 def test_plain_rules_and_the_prometheusrule_are_equal() -> None:
     """Plain rules and the PrometheusRule are made from one list."""
     for config in (AlertRulesConfig(), CHANGED):
@@ -150,6 +152,7 @@ def _mixin(folder: Path, override: str = "{}") -> Any:
     return json.loads(jsonnet.evaluate_snippet(str(folder / "test.jsonnet"), source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [AlertRulesConfig(), CHANGED], ids=["defaults", "changed"])
 def test_the_mixin_gives_the_same_rules(config: AlertRulesConfig, tmp_path: Path) -> None:
     """The jsonnet library and the Python code produce the same rules."""
@@ -159,6 +162,7 @@ def test_the_mixin_gives_the_same_rules(config: AlertRulesConfig, tmp_path: Path
     assert sorted(found["uids"]) == [name.removesuffix(".json") for name in found["dashboards"]]
 
 
+@pytest.mark.slow
 def test_the_mixin_has_the_same_settings(tmp_path: Path) -> None:
     """Settings in jsonnet's _config produce the same rules as those in the configuration file."""
     generate(tmp_path, AlertRulesConfig(objectives=OBJECTIVES))

@@ -44,12 +44,14 @@ def test_a_seed_gives_the_same_load_and_another_seed_another_load() -> None:
     assert not set(first["message_id"].to_pylist()) & (set(other["message_id"].to_pylist()) - {None})
 
 
+@pytest.mark.slow
 def test_events_are_in_time_order(events: list[Event]) -> None:
     """Windows follow one another, and events are sorted within each."""
     times = [event["at"] for event in events]
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 def test_every_kind_of_event_occurs(events: list[Event]) -> None:
     """The load has every transition, including poison and redrive."""
     seen = Counter(event["type"] for event in events)
@@ -152,6 +154,7 @@ def test_a_backlog_stays_as_large_as_asked() -> None:
         assert 20_000 <= waiting <= 24_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_can_be_decoded_completely(form: Form) -> None:
     """The service's decoder accepts everything that the generator encodes, event for event."""

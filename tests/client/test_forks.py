@@ -75,6 +75,7 @@ for how in ("flushes", "waits", "only exits"):
 """
 
 
+@pytest.mark.slow
 def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
     """uWSGI forks its workers in C without calling Python's hooks, after the application may have sent events."""
     command = [sys.executable, "-c", _FORK_IN_C, f"spool:{tmp_path}"]

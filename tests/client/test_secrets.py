@@ -29,6 +29,7 @@ def test_white_space_around_a_secret_is_removed(monkeypatch: pytest.MonkeyPatch,
     assert secret("QUEUEWATCH_TOKEN") == SECRET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [f"{SECRET}\nx", f"{SECRET}é", f"{SECRET}\x7f"])
 def test_a_token_that_no_header_can_carry_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str

@@ -53,6 +53,7 @@ print(count, stats.sent, interrupted)
 """
 
 
+@pytest.mark.slow
 def test_a_handler_that_calls_sqs_never_waits_for_what_it_interrupts(tmp_path: Path) -> None:
     """After many interruptions anywhere in our code, nothing hangs and nothing is lost."""
     command = [sys.executable, "-c", _HANDLERS_THAT_CALL, f"spool:{tmp_path}"]

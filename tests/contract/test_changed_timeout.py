@@ -10,6 +10,8 @@ import pytest
 
 from tests.contract.replaying import Lines, ev, replayed
 
+pytestmark = pytest.mark.simulation
+
 RAISED_AT = 420
 FAILED = 6
 

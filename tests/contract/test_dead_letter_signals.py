@@ -43,6 +43,7 @@ def counted_moves(moves: dict[int, str], until: int, *, known: bool) -> list[dic
     return sorted(events, key=lambda e: int(e["at"]))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("known", [True, False], ids=["known", "known by its first arrival"])
 def test_a_reported_move_is_not_announced_again_when_it_is_counted(tmp_path: Path, known: bool) -> None:
     """The count that shows it comes with a later poll; the next move is announced by its id."""
@@ -53,6 +54,7 @@ def test_a_reported_move_is_not_announced_again_when_it_is_counted(tmp_path: Pat
     assert lines.times("DeadLetterArrived", "firing", queue="q-dlq") == list(moves)
 
 
+@pytest.mark.simulation
 def test_a_dead_letter_has_its_ages_as_soon_as_a_count_shows_it(tmp_path: Path) -> None:
     """That nobody receives from a dead-letter queue does not mean that its consumers are not instrumented."""
     lines = replayed(counted_moves({70: "a"}, 600, known=True), tmp_path, every="30s", until_s=600)
@@ -62,6 +64,7 @@ def test_a_dead_letter_has_its_ages_as_soon_as_a_count_shows_it(tmp_path: Path) 
     assert lines.metric("telemetry_basis", queue="q-dlq", basis="messages")[120] == 1
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("arrival", "known_by"),
     [
@@ -103,6 +106,7 @@ def test_a_move_nobody_saw_is_concluded_from_the_depth(tmp_path: Path) -> None:
     assert lines.metric("messages_dead_lettered_total", queue="q")[360] == 1
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("dead_letters", "visible", "fired_at"),
     [([0, 1], 0, [170]), ([0, 0], 0, [220]), ([1, 1], 0, [220]), ([0, 1], 1, [220])],
@@ -152,6 +156,7 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
     assert expiry[DAY + 1800] == lost_at - DAY - 1800
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("named", [True, False], ids=["the source is named", "it is not"])
 def test_a_receive_of_a_fifo_dead_letter_does_not_renew_its_retention(tmp_path: Path, named: bool) -> None:
     """It was moved three days ago, and SQS says so: that is its send time there. It is lost a day later, whoever looks at it."""

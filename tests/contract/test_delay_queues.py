@@ -9,6 +9,8 @@ import pytest
 
 from tests.contract.replaying import ev, ms, replayed
 
+pytestmark = pytest.mark.simulation
+
 DELAY_S = 600
 
 

@@ -112,6 +112,7 @@ def test_scopes_and_systems_keep_queues_of_one_name_apart(tmp_path: Path) -> Non
     assert reported(lines, 20, "d") == {"sent": 1, "deleted": 1}
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("sequences", "head"),
     [
@@ -175,6 +176,7 @@ def test_fields_that_are_null_or_unknown_are_as_if_absent(tmp_path: Path) -> Non
     assert replayed([{**plain, **odd}], tmp_path, until_s=60).lines == expected
 
 
+@pytest.mark.simulation
 def test_a_message_seen_late_has_a_past(tmp_path: Path) -> None:
     """Its age counts from the earliest known time: the send, or else the first receive, or else the first event."""
     about: Event = {"message_id": "m", "receive_count": 3}
@@ -257,6 +259,7 @@ def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
     assert lines.metric("events_total", result="invalid")[180] == 0
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("to_move", ["all", [1], {}, 1.5, True])
 def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to_move: object) -> None:
     """The task itself is known all the same: it makes no progress."""
@@ -266,6 +269,7 @@ def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to
     assert [line["queue"] for line in lines.signals("RedriveStalled", "firing")] == ["d"]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("extreme", [10**400, -(10**400), 1e300, -1, 0])
 def test_numbers_of_a_redrive_task_out_of_range_are_ignored(tmp_path: Path, extreme: float) -> None:
     """They ended the job, or made the task stand still for longer than there is time."""
@@ -309,6 +313,7 @@ def test_a_bad_attribute_spoils_no_other(tmp_path: Path) -> None:
     assert not replayed([*states, taken_back, *receives], tmp_path, until_s=30).signals("PoisonMessage")
 
 
+@pytest.mark.simulation
 def test_a_sender_cannot_fill_the_memory_with_names_of_its_own() -> None:
     """Attributes are capped; consumers and collectors without a report for a day are forgotten."""
     day, hour = 86_400_000, 3_600_000
@@ -342,6 +347,7 @@ def test_reports_on_a_consumer_give_the_same_in_any_order(order: tuple[int, ...]
     assert {"prefetch": 100, "dispatched": 4, "connected": True}.items() <= found.attributes.items()
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 2])
 def test_of_the_consumers_that_left_the_latest_are_known(shards: int) -> None:
     """A client that subscribes anew for each message leaves one each time; those that are connected are all known."""
@@ -405,6 +411,7 @@ def test_a_receive_count_may_be_any_number(tmp_path: Path) -> None:
     assert fired["evidence"]["receive_count"] == highest
 
 
+@pytest.mark.simulation
 def test_a_message_delivered_after_its_retention_is_still_there(tmp_path: Path) -> None:
     """The retention was assumed to be SQS's default of four days, and is longer."""
     days = 86_400.0
@@ -465,6 +472,7 @@ def test_a_receive_from_before_the_end_reopens_nothing_but_one_after_does(tmp_pa
     assert reported(again, 30) == {"sent": 1, "received": 2, "deleted": 2}
 
 
+@pytest.mark.simulation
 def test_what_is_past_its_retention_is_gone(tmp_path: Path) -> None:
     """It ends by time, and is counted as expired."""
     events = [ev("queue_state", 0, attributes={"retention_s": 300}), ev("sent", 10, message_id="m")]

@@ -37,6 +37,7 @@ def receives(message_id: str, times: list[float], **more: Any) -> list[dict[str,
     ]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
@@ -60,6 +61,7 @@ def test_group_stuck_names_group_head_reason_and_what_waits(tmp_path: Path, head
     assert not lines.signals("GroupStuck", group="B")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     "events",
     [
@@ -93,6 +95,7 @@ def test_groups_of_a_backlog_that_wait_for_their_turn_are_not_stuck(tmp_path: Pa
     assert not lines.signals("GroupStuck")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("ahead", "look_ahead", "hidden"),
     [(19_999, 20_000, None), (20_000, 20_000, 2), (20_000, None, None), (120_000, None, 2)],
@@ -137,6 +140,7 @@ def retried(times: list[float], window_s: float, until_s: float) -> list[dict[st
     return sorted(events, key=lambda e: int(e["at"]))
 
 
+@pytest.mark.simulation
 def test_a_head_that_is_retried_rarely_keeps_its_group_stuck(tmp_path: Path) -> None:
     """Its window is over long before the next try. One line says that the group is stuck, until it moves."""
     alone = [e for e in retried([9 + 120 * n for n in range(8)], 30, 0) if e.get("group") in (None, "A")]
@@ -146,12 +150,14 @@ def test_a_head_that_is_retried_rarely_keeps_its_group_stuck(tmp_path: Path) -> 
     assert (fired, resolved) == ([60], [980])
 
 
+@pytest.mark.simulation
 def test_a_head_that_came_back_counts_by_the_contract_even_with_a_long_window(tmp_path: Path) -> None:
     """Twice the window of 600 s without a settlement, and a minute for the consumer that has just received it."""
     lines = replayed(retried([540, 1_141], 600, 1_300), tmp_path, every="60s", until_s=1_300)
     assert lines.times("GroupStuck", "firing", group="A") == [pytest.approx(1_201, abs=6)]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("tries", "fired"), [([10], 60), ([10, 45], 65)], ids=["once", "twice"])
 def test_a_stuck_group_stays_so_when_nobody_receives_any_more(tmp_path: Path, tries: list[float], fired: int) -> None:
     """It is announced once, and resolved when its head is settled: that consumers went away mends nothing."""
@@ -163,6 +169,7 @@ def test_a_stuck_group_stays_so_when_nobody_receives_any_more(tmp_path: Path, tr
     assert lines.times("QueueStalled", "firing") == [300]
 
 
+@pytest.mark.simulation
 def test_between_two_tries_of_its_head_a_blocked_group_still_hides_the_others(tmp_path: Path) -> None:
     """The head is visible for a second each time; nothing beyond the look-ahead can be received in it."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
@@ -176,6 +183,7 @@ def test_between_two_tries_of_its_head_a_blocked_group_still_hides_the_others(tm
     assert lines.times("LookAheadSaturated", "resolved") == [305]
 
 
+@pytest.mark.simulation
 def test_a_group_that_fills_the_front_hides_the_others_while_its_backlog_is_worked_off(tmp_path: Path) -> None:
     """Between two of its messages nothing is in flight for a second: one incident is one signal. It ends with the backlog."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 10})]
@@ -191,6 +199,7 @@ def test_a_group_that_fills_the_front_hides_the_others_while_its_backlog_is_work
     assert lines.times("LookAheadSaturated", "resolved") == [pytest.approx(218.5, abs=1)]
 
 
+@pytest.mark.simulation
 def test_a_message_that_failed_blocks_its_group_until_it_is_visible(tmp_path: Path) -> None:
     """As Lambda reports it: released at once, received again when the window ends. SQS has it in flight throughout.
 

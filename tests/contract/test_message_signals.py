@@ -10,6 +10,7 @@ from tests.contract.failing import failing
 from tests.contract.replaying import ev, replayed
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("max_receive_count", "fires_at_receive"),
     [(4, 3), (10, 3), (2, 2), (1, 2)],
@@ -21,6 +22,7 @@ def test_poison_message_fires_at_min_3_max_2_n(tmp_path: Path, max_receive_count
     assert lines.times("PoisonMessage", "firing", message_id="bad") == [10 + (fires_at_receive - 1) * 40]
 
 
+@pytest.mark.simulation
 def test_poison_message_says_what_is_left_and_ends_when_settled(tmp_path: Path) -> None:
     """Evidence: receives left, final attempt; resolved by the deletion."""
     events = [*failing(4), ev("deleted", 140, message_id="bad")]

@@ -47,6 +47,7 @@ def test_a_backlog_behind_long_work_is_not_stalled(tmp_path: Path) -> None:
     assert {at for status in statuses for at, value in status.items() if value and 459 < at < 2500} == set()
 
 
+@pytest.mark.simulation
 def test_a_stall_without_counts_takes_five_minutes_also_where_sends_are_not_reported(tmp_path: Path) -> None:
     """Counts are themselves half a minute old; what consumers report is not."""
     lines = replayed([ev("received", 0, message_id="m", receive_count=1)], tmp_path, until_s=400)
@@ -70,6 +71,7 @@ def test_a_quiet_queue_raises_nothing(tmp_path: Path) -> None:
     assert set(lines.metric("queue_status", status="ok").values()) == {1}
 
 
+@pytest.mark.simulation
 def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
     """With a median hold of 8 s the limit is ten times that, not 30 s."""
     events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 600})]
@@ -85,6 +87,7 @@ def test_slow_consumer_compares_with_what_is_usual_here(tmp_path: Path) -> None:
     assert lines.times("SlowConsumer", "resolved") == [400]
 
 
+@pytest.mark.simulation
 def test_a_visibility_that_was_changed_may_be_a_delayed_retry(tmp_path: Path) -> None:
     """A consumer that sets 120 s to try again later works on other messages meanwhile, which the words must allow for."""
     events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30})]
@@ -124,6 +127,7 @@ def test_batch_retry_storm(tmp_path: Path) -> None:
     assert lines.signals("BatchRetryStorm", "resolved")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("in_flight", "fires"), [(29, False), (30, True)])
 def test_noisy_group(tmp_path: Path, in_flight: int, fires: bool) -> None:
     """A fair queue's group with more than 10 % of what is in flight and at least 30 messages."""

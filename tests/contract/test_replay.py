@@ -62,6 +62,7 @@ def test_one_event_written_over_lines(tmp_path: Path) -> None:
     assert replayed_file([path]).metric("messages_sent_total") == {0: 1}
 
 
+@pytest.mark.simulation
 def test_several_files_are_one_recording(tmp_path: Path) -> None:
     """In whatever order they are named."""
     paths = [tmp_path / "a", tmp_path / "b"]
@@ -228,6 +229,7 @@ def test_a_file_of_which_nothing_can_be_read_still_counts(tmp_path: Path, until_
     assert (invalid["at"], invalid["value"]) == (at, 2)
 
 
+@pytest.mark.simulation
 def test_steps_are_multiples_of_every_after_the_first_event_and_the_end(tmp_path: Path) -> None:
     """Metrics at each of them and nowhere else."""
     events = [ev("sent", 7, message_id="m"), ev("sent", 141.5, message_id="n")]
@@ -245,6 +247,7 @@ def test_time_goes_on_to_until(tmp_path: Path) -> None:
     assert lines.metric("oldest_message_age_seconds", scope="visible") == {60: 60, 120: 120}
 
 
+@pytest.mark.simulation
 def test_lines_are_ordered_by_at_signals_before_metrics(tmp_path: Path) -> None:
     """And every line holds what the contract promises."""
     events = [ev("received", 20 * n, message_id="m", receive_count=n + 1, scope="eu") for n in range(9)]
@@ -321,6 +324,7 @@ def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path
     assert (counted["accepted"], counted["ahead"]) == (len(TWO), 1)
 
 
+@pytest.mark.simulation
 def test_a_recording_of_too_many_steps_is_refused(tmp_path: Path) -> None:
     """It names the remedy, and the remedy works."""
     path = tmp_path / "events"
@@ -369,6 +373,7 @@ def test_a_report_leaves_the_lines_as_they_are_and_is_refused_before_the_work(tm
     assert f"--report {tmp_path / 'none' / 'out.html'}: No such file or directory" in nowhere.stderr
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("every", ["60s", "2h", "1d"])
 def test_a_signal_does_not_depend_on_how_often_metrics_are_shown(tmp_path: Path, every: str) -> None:
     """With a visibility timeout of ten minutes, a message is held too long after 51, and was deleted before two hours."""

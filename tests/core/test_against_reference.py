@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -186,6 +187,7 @@ def test_core_and_reference_agree(data: st.DataObject) -> None:
     agree(data, data.draw(lifecycles()))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -197,6 +199,7 @@ def test_core_and_reference_agree_on_purges(data: st.DataObject) -> None:
     agree(data, events, ("depth", "oldest", "poison", "arrivals", "purged"))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

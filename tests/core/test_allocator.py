@@ -29,6 +29,7 @@ def page_faults(how: str) -> int:
     return int(found.stdout.split()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_memory_that_was_freed_is_used_again() -> None:
     """Without it, all pages of each array are new."""

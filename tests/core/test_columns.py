@@ -31,6 +31,7 @@ def columns(draw: st.DrawFn) -> dict[str, Array]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(columns(), st.sets(st.sampled_from([f"c{n}" for n in range(6)])), st.booleans())
 @example({}, set(), True)

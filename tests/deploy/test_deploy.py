@@ -230,6 +230,7 @@ def _one(documents: list[dict[str, Any]], kind: str, name: str = "queuewatch") -
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["base", "overlays/example", "overlays/proxied-app"])
 def test_kubernetes_accepts_the_manifests(folder: str) -> None:
     """They match the schemas of a Kubernetes release; unknown fields are errors."""
@@ -383,6 +384,7 @@ def test_rules_and_dashboards_are_installed(example: list[dict[str, Any]]) -> No
     assert sum(map(len, boards["data"].values())) < 1_000_000, "a config map holds at most a mebibyte"
 
 
+@pytest.mark.slow
 def test_large_objects_are_applied_on_the_server() -> None:
     """`kubectl apply` alone writes each object into an annotation of at most 262,144 bytes; with many objectives that fails."""
     objectives = {f"orders-{n}": Objective(queues=f"orders-{n}", within_s=30) for n in range(20)}
@@ -397,6 +399,7 @@ def test_large_objects_are_applied_on_the_server() -> None:
     assert len(applied) == 5
 
 
+@pytest.mark.slow
 def test_alerts_link_to_the_configured_addresses(tmp_path: Path) -> None:
     """As the page says: generated with the overlay's configuration, and used in place of the default folder."""
     here = DEPLOY / "kubernetes" / "overlays" / "example"

@@ -50,6 +50,7 @@ def test_the_example_section_is_accepted() -> None:
     assert config.rules["MessageTooOld"].limit == 600
 
 
+@pytest.mark.slow
 def test_the_mixin_example_renders(tmp_path: Path) -> None:
     """It is tested exactly as on the page, from a folder with the generated files."""
     jsonnet = pytest.importorskip("_jsonnet", reason="the package jsonnet is not installed")

@@ -223,6 +223,7 @@ def test_signals_are_pushed_where_prometheus_cannot_reach_the_driver(file: str) 
 JOB_SETTINGS = _read("databricks/databricks.yml")["resources"]["jobs"]["queuewatch"]
 
 
+@pytest.mark.slow
 def test_databricks_accepts_the_job() -> None:
     """Its SDK reads the job and gives it back unchanged: it drops unknown names, and values that are not in their lists."""
     jobs = pytest.importorskip("databricks.sdk.service.jobs", reason="the package databricks-sdk is not installed")

@@ -67,6 +67,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return found_first(Path(sys.executable).parent, dict(os.environ) | {"PYTHONPATH": path})
 
 
+@pytest.mark.slow
 def test_the_collector_of_the_page_runs(environment: dict[str, str], tmp_path: Path) -> None:
     """Its events are read without a complaint, and its counts are the queue's."""
     [config], [script, replay] = blocks(PAGE, "yaml"), blocks(PAGE, "sh")
@@ -86,6 +87,7 @@ def test_the_collector_of_the_page_runs(environment: dict[str, str], tmp_path: P
     assert (depth["visible"], depth["in_flight"]) == (7, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -107,6 +109,7 @@ def test_a_wrong_section_of_an_adapter_is_explained(
     assert complaint in _refused(environment, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

@@ -16,6 +16,7 @@ SCRIPTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_generated_page_is_up_to_date(script: str) -> None:
     """`--check` finds no difference."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.replaying import ev
 from tests.judge.driving import SETTINGS, in_steps, judged
+
+pytestmark = pytest.mark.simulation
 
 WORK_S = 250
 

@@ -10,6 +10,8 @@ from streaming.core.settings import Settings
 from tests.core.driving import event
 from tests.judge.driving import Step, judged
 
+pytestmark = pytest.mark.simulation
+
 WINDOW_S, WORK_S, POLL_S, SEND_S, UNTIL_S = 300, 20, 60, 3, 600
 
 

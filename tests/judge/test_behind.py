@@ -13,6 +13,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, Step, judged
 
+pytestmark = pytest.mark.simulation
+
 ENDS_S = 3_000
 STOPPED_S = (1_000, 2_200)
 Read = tuple[float, float]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import in_steps, judged
+
+pytestmark = pytest.mark.simulation
 
 MQ = {"system": "activemq", "queue": "work"}
 HELD = 30

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
 
@@ -31,6 +33,7 @@ def test_a_slow_consumer_that_goes_on_may_have_failed() -> None:
     assert "failed" not in found.evidence["summary"]
 
 
+@pytest.mark.simulation
 def test_a_message_held_too_long_may_be_a_delayed_retry() -> None:
     """Its consumer set 20 minutes to try again later, and went on."""
     about = {"message_id": "later", "consumer": "w"}

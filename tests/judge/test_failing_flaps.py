@@ -11,6 +11,8 @@ from streaming.core.settings import Settings
 from tests.core.driving import event
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 SETTINGS = Settings(now_is_event_time=True)
 FINISHED, GIVEN_BACK = "deleted", "released"
 

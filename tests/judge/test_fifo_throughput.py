@@ -59,6 +59,7 @@ def test_ninety_per_cent_of_the_limit_for_five_minutes(
     assert bool(throughput(rate_per_s, attributes, for_s, per_call=per_call)) is fires
 
 
+@pytest.mark.simulation
 def test_it_is_a_warning_where_full_batches_would_be_too_many() -> None:
     """Ten messages per call is the maximum."""
     assert [f.severity for f in throughput(1.0, PER_QUEUE)] == ["info"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streaming.judge.signals import SignalChange
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
+
+pytestmark = pytest.mark.simulation
 
 HOT_FROM_S, UNTIL_S = 300, 1_500
 OWNED = ("a", "b", "c")

@@ -9,6 +9,8 @@ import pytest
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 NAME = "turns.fifo"
 QUEUE = ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 60})

@@ -26,6 +26,7 @@ def table(*values: int) -> Ints:
     return np.array([row(value) for value in values], dtype=np.int64).reshape(-1, len(FIELDS))
 
 
+@pytest.mark.simulation
 def test_samples_are_dense_at_first_and_ever_farther_apart() -> None:
     """After two days in steps of ten seconds no gap exceeds a tenth of its age, and there are few samples."""
     history = History()

@@ -93,6 +93,7 @@ def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int,
     assert bool(judged_.firing("SlowConsumer")) is fires
 
 
+@pytest.mark.simulation
 def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
     """One consumer holds five too long: SlowConsumer names it and their number, each message is listed and folded."""
     events = usual(60, 2) + [e for i in range(5) for e in held(f"h{i:02d}", 60 + i, 1_000, "hung")]
@@ -117,12 +118,14 @@ def test_a_slow_consumer_is_named_with_its_client_id(client_id: str | None) -> N
     assert ("Consumer hung (client billing) of" in slow.evidence["summary"]) == (client_id is not None)
 
 
+@pytest.mark.simulation
 def test_single_messages_held_too_long_are_as_loud_as_ever() -> None:
     """One thread of a consumer that otherwise works hangs, and one of another: both are reported."""
     events = [*usual(60, 2, consumer="w"), *held("a", 60, 1_000, "w"), *held("b", 60, 1_000, "v")]
     assert loud(seen(events, 1_000).firing("MessageHeldTooLong")) == ["a", "b"]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("hung", "reported"), [(2, ["h0", "h1"]), (3, [])], ids=["two of its messages", "three"])
 def test_from_three_on_the_consumer_is_what_hangs(hung: int, reported: list[str]) -> None:
     """It finishes others meanwhile."""

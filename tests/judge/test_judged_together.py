@@ -47,6 +47,7 @@ def test_a_summary_can_be_read_while_another_reader_drops_them() -> None:
     assert [queues[name].name for name in queues] == list(queues)
 
 
+@pytest.mark.simulation
 def test_the_result_does_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two queues at a time, or all."""
     together = outcome()

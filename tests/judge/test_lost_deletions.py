@@ -40,6 +40,7 @@ def stuck(events: Events, until_s: int) -> list[tuple[int, str]]:
     return [(round(c.at_ms / 1000) % 100_000, str(c.finding.key.group)) for c in fired]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("reported", [True, False], ids=["reported", "lost"])
 def test_a_head_whose_group_moves_on_was_deleted(reported: bool) -> None:
     """Later messages of its group are received, which is only possible once it is gone."""
@@ -69,6 +70,7 @@ def test_a_head_that_fails_again_and_again_is_stuck() -> None:
     assert [group for _, group in found] == ["A"]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("lost_s", [(0, 0), (451, 800)], ids=["nothing lost", "six minutes lost"])
 def test_groups_are_not_called_stuck_because_all_telemetry_was_lost_for_a_while(lost_s: tuple[int, int]) -> None:
     """Heads that were sent before it look as if nobody had received them, and counts do not show it at once."""

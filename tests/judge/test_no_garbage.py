@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
+import pytest
+
 from tests.judge.driving import judged
 from tests.judge.test_memory import everything
 
 
+@pytest.mark.simulation
 def test_steps_leave_no_cyclic_garbage() -> None:
     """The reports of a hundred thousand queues take a gigabyte: those of every step were kept until a collection happened."""
     gc.collect()

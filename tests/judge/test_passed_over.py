@@ -10,6 +10,8 @@ from streaming.judge.signals import Finding, SignalName
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 UNTIL_S = 1_500
 PASSED = "1 consumer is connected with room for more"
 

@@ -11,6 +11,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 UNTIL_S = 2_400
 HANGS_S = 900
 EVERY_S = 5
@@ -101,7 +103,6 @@ def backlogged(*, long_at: int = -1, long_s: int = 0) -> list[dict[str, Any]]:
     return [event | MQ for event in sorted(out, key=lambda event: event["at"])]
 
 
-@pytest.mark.simulation
 def test_a_consumer_with_a_full_window_hangs() -> None:
     """Its messages are held for a quarter of an hour because they wait for their turn: that makes no pause usual."""
     run = judged(in_steps(backlogged(), 10, FULL_UNTIL_S))
@@ -110,7 +111,6 @@ def test_a_consumer_with_a_full_window_hangs() -> None:
     assert run.snapshots[-1].queues[0].status == "stalled"
 
 
-@pytest.mark.simulation
 def test_one_that_took_long_for_a_message_may_do_so_again() -> None:
     """One message took 200 s: twice that, and not more than half as much again, is not unusual."""
     (at,) = fired(judged(in_steps(backlogged(long_at=20, long_s=200), 10, FULL_UNTIL_S)), "QueueStalled")

@@ -10,6 +10,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 WORK_S = 30
 WINDOW = 40
 """A message is dispatched this many messages before its turn: it is held for 20 minutes."""

@@ -70,6 +70,7 @@ def test_it_ends_after_the_quiet_time() -> None:
     assert changes([*waiting(3), purge()]) == [(100, "firing"), (400, "resolved")]
 
 
+@pytest.mark.simulation
 def test_an_empty_purge_is_no_finding() -> None:
     """Nothing is there, everything was processed, or what is there was sent after the purge."""
     assert changes([purge()]) == []
@@ -77,6 +78,7 @@ def test_an_empty_purge_is_no_finding() -> None:
     assert changes([*done(5), purge(), event("sent", 120_000, message_id="later")], 400) == []
 
 
+@pytest.mark.simulation
 def test_work_that_is_finished_in_spite_of_the_purge_is_not_destroyed() -> None:
     """A message in flight counts once its window is over without an acknowledgement."""
     state = event("queue_state", 0, attributes={"visibility_timeout_s": 60})
@@ -93,6 +95,7 @@ def test_a_message_delivered_after_the_purge_was_not_destroyed() -> None:
     assert finding.evidence["purged"] == 2
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("seed", range(3))
 def test_repeated_and_in_any_order_it_is_the_same(seed: int) -> None:
     """Over several shards and after restarts, too; everything is reported within the lateness."""
@@ -107,6 +110,7 @@ def test_repeated_and_in_any_order_it_is_the_same(seed: int) -> None:
     assert found.evidence["purged"] == 39
 
 
+@pytest.mark.simulation
 def test_a_purge_that_becomes_known_late_is_reported_for_the_whole_quiet_time() -> None:
     """Its event arrives eight minutes late."""
     steps = [(t, events) for t, events in in_steps(waiting(3), 10, 1_000)]

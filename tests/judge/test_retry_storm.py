@@ -30,6 +30,7 @@ def retried(steps: list[Step], shards: int) -> int:
     return summary.total("retried")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("seed", range(6))
 def test_redeliveries_count_the_same_in_any_order(seed: int, shards: int) -> None:
@@ -44,6 +45,7 @@ def test_redeliveries_count_the_same_in_any_order(seed: int, shards: int) -> Non
     assert retried([(100_000, [one]) for one in reported], shards) == expected
 
 
+@pytest.mark.simulation
 def test_a_storm_begins_and_ends() -> None:
     """Half of the deliveries of five minutes; it ends when they are older than that."""
     steps = in_steps(batches([True] * 4), 10, 490)
@@ -55,6 +57,7 @@ def test_a_storm_begins_and_ends() -> None:
     assert 320_000 < reported[1][0] <= 370_000
 
 
+@pytest.mark.simulation
 def test_a_storm_near_the_limit_is_one_signal() -> None:
     """Every second batch fails, so that the share goes up and down around a half."""
     steps = in_steps(batches([bool(n % 2) for n in range(40)]), 5, 790)

@@ -72,12 +72,14 @@ def steps_read_late(events: Events, delays_ms: Sequence[int]) -> list[Step]:
 LATER_AND_LATER = [min(i, 60) * 1_000 for i in range(90)]
 
 
+@pytest.mark.simulation
 def test_a_queue_does_not_lag_because_its_events_are_read_later_and_later() -> None:
     """Each message waits for a minute; while the reading falls behind they seem to wait for up to two."""
     events = sent(180, 5_000) + worked(180, 60_000, 5_000)
     assert set(read_late(events, LATER_AND_LATER)) == {"ok"}
 
 
+@pytest.mark.simulation
 def test_the_forecast_of_a_lagging_queue_does_not_grow_because_its_events_are_read_later() -> None:
     """Five messages arrive while two leave: the age of the oldest grows by 0.58 s a second."""
     events = sent(180, 5_000) + worked(40, 60_000, 12_000)
@@ -88,6 +90,7 @@ def test_the_forecast_of_a_lagging_queue_does_not_grow_because_its_events_are_re
     assert growth["late"] == pytest.approx(growth["on time"], abs=0.03)
 
 
+@pytest.mark.simulation
 def test_a_queue_lags_whenever_its_events_are_read() -> None:
     """Also when nothing is read for as long as nothing happens, every half minute."""
     events = sent(180, 5_000) + worked(30, 60_000, 30_000)
@@ -118,6 +121,7 @@ def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | 
     return {t // 1000: s.queues[0].time_to_drain_s for (t, _), s in zip(made, judged(made).snapshots, strict=True)}
 
 
+@pytest.mark.simulation
 def test_time_to_drain_is_published_soon_and_only_while_draining() -> None:
     """It appears a minute after the backlog began to shrink, is exact at a steady rate, and goes when it is empty or grows."""
     left = drains(sent(150) + worked(150, 30_000, 4_000), 700)
@@ -126,6 +130,7 @@ def test_time_to_drain_is_published_soon_and_only_while_draining() -> None:
     assert set(drains(sent(100, 4_000), 400).values()) == {None}
 
 
+@pytest.mark.simulation
 def test_a_backlog_that_goes_up_and_down_is_not_draining() -> None:
     """With ten in and ten out every half minute, the backlog must not be reported as draining."""
     events = sent(10)

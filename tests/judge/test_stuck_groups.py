@@ -77,6 +77,7 @@ def test_a_head_in_work_for_no_longer_than_usual_is_shown_and_not_announced() ->
     assert "w works on its head" in found.evidence["summary"]
 
 
+@pytest.mark.simulation
 def test_it_pages_once_the_work_takes_longer_than_usual() -> None:
     """At twice the slowest of this queue, with a line of its own, and once."""
     found = stuck([*finished(12, 150), *extended("A", "a0", 210, 900)], 900)
@@ -86,6 +87,7 @@ def test_it_pages_once_the_work_takes_longer_than_usual() -> None:
     assert 300 <= (paged.at_ms - ev("x", 210)["at"]) / 1000 <= 450
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("finished_before", [0, 9], ids=["nothing finished", "nine"])
 def test_without_a_comparison_the_limit_is_that_of_any_work(finished_before: int) -> None:
     """Too few were finished to know what is usual: MessageHeldTooLong's quarter of an hour applies."""
@@ -126,6 +128,7 @@ def test_a_group_that_was_announced_stays_so() -> None:
     assert [line for line in loudness(found) if line[0] == "firing"] == [("firing", "critical", True)]
 
 
+@pytest.mark.simulation
 def test_the_group_flows_again_and_the_signal_ends() -> None:
     """The head is deleted after its usual time: one line each, neither announced."""
     found = stuck([*finished(12, 150), *extended("A", "a0", 210, 350, deleted=True)], 360)
@@ -157,11 +160,13 @@ def test_a_deploy_that_stops_the_consumers_leaves_no_stuck_group() -> None:
     assert changed([*busy(200, 304), *returned, *busy(365, 480)]) == []
 
 
+@pytest.mark.simulation
 def test_a_head_that_is_not_received_although_consumers_receive_others_is_stuck() -> None:
     """The same, with consumers that stay."""
     assert changed(busy(200, 480)) == ["firing"]
 
 
+@pytest.mark.simulation
 def test_a_head_came_back_when_its_own_window_ended_whatever_the_timeout_is_now() -> None:
     """The timeout rises to 100 s before the head comes back after 30 s. Others were received since, so consumers are there."""
     raised = ev("queue_state", 315, NAME, attributes={"visibility_timeout_s": 100})

@@ -10,6 +10,8 @@ import pytest
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 NAME = "f.fifo"
 DELAYED = 60

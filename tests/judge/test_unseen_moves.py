@@ -11,6 +11,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Step, judged
 
+pytestmark = pytest.mark.simulation
+
 Wire = dict[str, Any]
 
 

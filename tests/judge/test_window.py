@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ QUEUE = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2), st.in
 """Of one queue at one time: its backlog, how many were settled and received since, and how long the oldest has waited."""
 
 
+@pytest.mark.simulation
 @given(samples=st.lists(st.lists(QUEUE, min_size=4, max_size=4), min_size=1, max_size=9), late=st.booleans())
 def test_queues_that_are_not_ok_are_found_from_a_few_samples(samples: list[list[tuple[int, int, int, int]]], late: bool) -> None:
     """One queue may be known only from the second sample on."""

@@ -24,6 +24,7 @@ def departures(recording: Recording, how: str, queue: str = "orders") -> list[fl
     return [(e.at - T0_MS) / 1000 for e in recording.history.of(queue).departures if e.how == how]
 
 
+@pytest.mark.simulation
 def test_an_accidental_purge_destroys_work_and_an_intended_one_leftovers() -> None:
     """One purge removes hundreds of messages during work, the other what is left a minute after everything stopped."""
     mistake, purpose = purged_by_mistake("standard", 1), purged_on_purpose("standard", 1)
@@ -88,6 +89,7 @@ def test_events_of_a_clock_that_is_ahead_get_their_arrival_time() -> None:
     assert max(taken.events["at"].to_pylist()) <= recording.ends_at
 
 
+@pytest.mark.simulation
 def test_late_events_take_effect_when_they_arrive() -> None:
     """A fifth of the events arrives up to two minutes late."""
     came = arrived_events(events_late("standard", 1), instrumentation_of("events_late", FULL))
@@ -118,6 +120,7 @@ LABELLED = (
 )
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("name", LABELLED)
 def test_every_fault_is_labelled_with_its_signal_and_the_time_it_is_detectable(name: str) -> None:
     """The order is cause, fault, earliest detection; the label has a signal that names the fault, and an aim."""

@@ -38,6 +38,7 @@ def recorded(scenario: Scenario, kind: str, seed: int = 3) -> Recording:
     return scenario(kind, seed)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("scenario", "kind"), RECORDINGS, ids=NAMES)
 def test_no_message_is_lost_or_invented(scenario: Scenario, kind: str) -> None:
     """In each queue, entered = ended + unsettled; as many messages are dead-lettered as enter the dead-letter queue."""
@@ -54,6 +55,7 @@ def test_no_message_is_lost_or_invented(scenario: Scenario, kind: str) -> None:
         assert main.entered == sum(1 for reported in of_main if reported["type"] == "sent")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("scenario", "kind"), RECORDINGS, ids=NAMES)
 def test_receive_counts_rise_by_one_and_never_exceed_the_limit(scenario: Scenario, kind: str) -> None:
     """Counts are 1, 2, 3 … for each message, deliveries do not overlap, and there are at most maxReceiveCount."""
@@ -137,6 +139,7 @@ def test_labels_describe_the_fault(kind: str) -> None:
     assert (label.group is not None) == (kind == "fifo")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_faults_are_labelled_and_healthy_scenarios_are_not(scenario: Scenario) -> None:
     """Times lie within the recording, and a fault is not detectable before it begins."""

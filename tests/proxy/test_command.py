@@ -31,6 +31,7 @@ def test_an_installation_without_the_extra_says_what_to_install(package: str) ->
     assert "AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9410" in shown.stdout
 
 
+@pytest.mark.slow
 def test_check_says_whether_the_proxy_runs() -> None:
     """The exit code is 0 if a proxy answers and 1 if none does; nothing heavy is imported."""
     light = "sys.modules['aiohttp'] = sys.modules['botocore'] = None"
@@ -45,6 +46,7 @@ def test_check_says_whether_the_proxy_runs() -> None:
     assert "does not answer" in gone.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "says"),
     [

@@ -199,6 +199,7 @@ def _shapes(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     return Counter((*(event.get(name) for name in fields), *sorted(event)) for event in events)
 
 
+@pytest.mark.slow
 def test_current_boto3_uses_json_and_the_old_one_does_not(old_boto3: Sdk) -> None:
     """Otherwise the tests above would compare a protocol with itself."""
     program = "import boto3; print(boto3.client('sqs', 'us-east-1').meta.service_model.metadata['protocol'])"

@@ -60,6 +60,7 @@ def sends(made: Any, url: str, count: int) -> list[float]:
     return sorted(took)
 
 
+@pytest.mark.slow
 def test_memory_is_limited_to_calls_in_flight() -> None:
     """Calls that are too large are refused, and nothing is left of the 16 MiB that were read of each; nor of calls of 1 MiB."""
     with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
@@ -134,6 +135,7 @@ def test_telemetry_to_a_queue_is_not_sent_through_the_proxy_itself(elasticmq: El
         assert "AWS_ENDPOINT_URL_SQS is this proxy's own address" in proxy.log.read_text()
 
 
+@pytest.mark.slow
 def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
     """The proxy answers 503 in the protocol's form; the SDK's own retries succeed once SQS is back."""
     port = free_port()
@@ -160,6 +162,7 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
         assert event["type"] == "sent"
 
 
+@pytest.mark.slow
 def test_a_retried_call_is_dated_by_its_answer() -> None:
     """The message may have been stored by any attempt; the hooks use the same rule."""
     asked_ms: list[float] = []
@@ -176,6 +179,7 @@ def test_a_retried_call_is_dated_by_its_answer() -> None:
     assert first_ms < int(second_ms) <= event["at"] <= answered_ms
 
 
+@pytest.mark.slow
 def test_without_credentials_the_sdk_gets_an_error_that_it_retries(tmp_path: Path) -> None:
     """Once credentials exist, calls go through without a restart."""
     file = tmp_path / "credentials"
@@ -199,6 +203,7 @@ def _raw_call(endpoint: str, operation: str) -> socket.socket:
     return made
 
 
+@pytest.mark.slow
 def test_a_long_poll_is_cancelled_when_the_application_hangs_up() -> None:
     """Otherwise SQS would go on delivering messages to a closed connection."""
     release = threading.Event()
@@ -217,6 +222,7 @@ def test_a_long_poll_is_cancelled_when_the_application_hangs_up() -> None:
         assert proxy.stats()["in_flight"] == 0
 
 
+@pytest.mark.slow
 def test_a_send_is_completed_and_reported_when_the_application_hangs_up() -> None:
     """SQS already has the request by then."""
     release = threading.Event()
@@ -277,6 +283,7 @@ def _after_30_s(_: Asked) -> tuple[int, str, bytes]:
     return 200, JSON, b"{}"
 
 
+@pytest.mark.slow
 def test_the_drain_is_bounded(tmp_path: Path) -> None:
     """An application that keeps polling does not keep the proxy alive longer than `--drain-s`."""
     port = free_port()

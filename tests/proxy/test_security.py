@@ -205,6 +205,7 @@ def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenc
     assert json.loads(fake.asked[0].body)["QueueUrl"] == "https://evil.example/1/q"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -227,6 +228,7 @@ def test_unsafe_settings_are_refused(options: list[str], words: str) -> None:
     assert "secret" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_log_contains_what_a_message_holds(fake: FakeSqs) -> None:
     """Broken JSON, forms and HTTP, and telemetry that cannot be sent, leave no content in the log."""
     with proxy_service.start(fake.endpoint, to="http://127.0.0.1:1/api/v1/events") as proxy:

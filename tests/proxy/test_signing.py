@@ -31,6 +31,7 @@ def _at(at_s: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     headers=_HEADERS,

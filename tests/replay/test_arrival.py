@@ -53,6 +53,7 @@ def test_when_events_came(at: list[int], came: list[int], why: str) -> None:
     assert (arrival_times(np.array(at, dtype=np.int64) + T0, LATENESS_MS) - T0).tolist() == came, why
 
 
+@pytest.mark.simulation
 @given(
     gaps_ms=st.lists(st.integers(0, 60_000), min_size=20, max_size=60),
     ahead_ms=st.integers(LATENESS_MS + 60_000, DAY),

@@ -81,6 +81,7 @@ def test_activemq_reports_an_arrival_with_its_message_id(activemq: ActiveMQ) -> 
     assert '"producerSequenceId":1' in body
 
 
+@pytest.mark.slow
 def test_activemq_starts_with_the_policies_a_test_chooses() -> None:
     policies = (
         activemq_service.Policy(advisories=False, dead_letters=None),

@@ -36,6 +36,7 @@ def test_only_queues_that_changed_are_rendered_again(monkeypatch: pytest.MonkeyP
     assert f'queue="{views[5].queue}",state="visible"}} 99' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("openmetrics", [False, True], ids=["text", "openmetrics"])
 def test_the_compressed_exposition_is_the_same(openmetrics: bool) -> None:
     """A thousand queues fill blocks that are kept; then one of them changes, all grow older, one vanishes and one appears."""

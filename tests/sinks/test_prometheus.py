@@ -168,6 +168,7 @@ def test_openmetrics_names_counters_without_total_and_ends_with_eof() -> None:
     assert parsed(text, openmetrics=True) == parsed(exposition(GOLDEN_SNAPSHOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "snapshot",
     [GOLDEN_SNAPSHOT, shop_snapshot(), many_queues(120), Snapshot(NOW_MS, (), (), {})],
@@ -211,6 +212,7 @@ def test_a_senders_fast_clock_gives_no_negative_age() -> None:
     assert min(ages) == 0
 
 
+@pytest.mark.slow
 def test_a_renderer_kept_between_scrapes_gives_the_same_text_as_a_new_one() -> None:
     """Queues that change, stay the same, grow older, appear and vanish are scraped after every step."""
     events = [

@@ -67,6 +67,7 @@ def test_before_the_first_batch_and_without_a_signal() -> None:
     assert "No signal fires." in picture(replace(shop_snapshot(), firing=()))
 
 
+@pytest.mark.slow
 def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
     """As in a log, one line says that a signal began, with its sentence, and one that it was resolved."""
 
@@ -94,6 +95,7 @@ def test_a_signal_about_a_collector_names_no_queue() -> None:
     assert ended.endswith("TelemetryStale")
 
 
+@pytest.mark.slow
 def test_in_a_terminal_the_view_is_redrawn_in_place() -> None:
     """The terminal gets one view that is updated in place."""
     text = shown(True, lambda store: store.publish(shop_snapshot()))

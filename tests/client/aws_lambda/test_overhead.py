@@ -7,6 +7,7 @@ from tests.services.node import find_node
 from tests.services.process import ServiceUnavailable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["python", "node"])
 def test_an_invocation_costs_less_than_two_milliseconds_of_cpu(runtime: str) -> None:
     """Only processor time is tested: waiting time depends on the machine's other load (`overhead.py` measures both)."""

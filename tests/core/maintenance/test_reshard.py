@@ -27,6 +27,7 @@ from tests.core.state.test_upgrades import stored_states
 from tests.streaming.checkpoints import NAMES, unpacked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_is_the_same_for_another_number_of_shards(name: str, shards: int, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def numbers(merged: Merged, queue: str) -> tuple[int, ...]:
     return (0, 0, 0) if summary is None else tuple(summary.numbers[state] for state in ("visible", "in_flight", "delayed"))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(1, 3), st.booleans())
 def test_the_latest_report_about_a_count_is_exact(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ COUNT = st.builds(
 STEP = st.tuples(st.dictionaries(st.integers(0, QUEUES - 1), st.lists(COUNT, max_size=4), max_size=QUEUES), MINUTES)
 
 
+@pytest.mark.slow
 @given(st.lists(STEP, max_size=8), st.booleans())
 def test_counts_added_at_once_equal_counts_added_one_by_one(
     steps: list[tuple[dict[int, list[Depth]], int]], stored: bool

@@ -50,6 +50,7 @@ def stored(packed: Packed) -> int:
     return sum(len(body) for body in packed.segments.values())
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1)), max_size=30))
 def test_every_state_has_the_ids_of_its_rows(steps: list[tuple[int, float]]) -> None:
     """Whatever is added and removed between; and the segments hold little else."""

@@ -35,6 +35,7 @@ def _packet(events: list[dict[str, Any]], settings: Settings) -> Packet:
     return unpack([pack(packet)])
 
 
+@pytest.mark.slow
 def test_little_more_is_kept_than_the_lateness_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merging saves segments, but a merged segment may be kept at most a sixth of the lateness longer than needed."""
     monkeypatch.setattr(tombstones, "FEWEST_TOMBSTONES", PER_STEP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_reports_on_several_queues_are_compared_each_with_its_own() -> None:
     assert table.column("visible_counted_at").tolist() == [2_000, 1_500, 1_000]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), VALUES), min_size=1, max_size=20))
 def test_reports_of_one_step_leave_what_each_in_a_step_of_its_own_would(reported: list[tuple[int, int, dict[str, Any]]]) -> None:
     """Several on each of several queues, in any order of time, repeated or not."""

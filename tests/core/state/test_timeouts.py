@@ -75,6 +75,7 @@ REPORTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(reports=REPORTS, data=st.data())
 def test_the_order_of_reports_does_not_matter(reports: list[Report], data: st.DataObject) -> None:
     """Within the lateness, in any steps."""

@@ -25,6 +25,7 @@ def _names(merged: Any) -> set[str]:
     return {name.queue for name in merged.queues}
 
 
+@pytest.mark.simulation
 @settings(max_examples=15)
 @given(data=st.data())
 def test_tracked_queues_are_exact_while_others_are_left_out(data: st.DataObject) -> None:

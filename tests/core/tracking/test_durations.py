@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def found_in(report: Merged) -> dict[str, Duration]:
     return durations(summary.durations, dict(zip(TOTALS, summary.totals, strict=True)))
 
 
+@pytest.mark.simulation
 @given(st.data())
 @settings(max_examples=60)
 def test_durations_are_those_of_the_messages(data: st.DataObject) -> None:

@@ -11,6 +11,8 @@ from streaming.core.settings import QueueName, Settings
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 SETTINGS = Settings(now_is_event_time=True)
 SENT_MS, MOVED_MS, END_MS = 1_000, 2_000_000, 3 * 1_800_000
 RETENTION_S = 4 * 3_600

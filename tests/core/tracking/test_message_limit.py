@@ -49,6 +49,7 @@ def test_events_of_messages_that_are_tracked_go_on_when_it_is_full() -> None:
     assert merged.events_total["duplicate"] == 1
 
 
+@pytest.mark.simulation
 @settings(max_examples=15)
 @given(data=st.data())
 def test_what_is_tracked_is_exact_while_others_are_left_out(data: st.DataObject) -> None:

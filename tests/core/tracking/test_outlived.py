@@ -19,6 +19,7 @@ LIFE = [
 ]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 3])
 def test_it_counts_once_in_any_order(shards: int) -> None:
     """Also if repeated, in the same step or a later one; the message stays in flight for the second consumer."""

@@ -36,6 +36,7 @@ SOON_DONE = [one("sent", 20, LATER), one("received", 30, LATER, receive_count=1)
 LATER_DONE = [one("sent", 20, LATER), one("received", 310, LATER, receive_count=1), one("deleted", 311, LATER)]
 
 
+@pytest.mark.simulation
 def test_a_message_whose_deletion_was_lost_is_gone_when_a_later_one_is_received() -> None:
     """Five minutes after it was last heard of, whether it seems to wait or to be in flight."""
     assert left([*RECEIVED, *LATER_DONE]) == (1, 0)
@@ -80,6 +81,7 @@ def test_otherwise_it_stays(later: list[Wire]) -> None:
     assert left([*RECEIVED, *later])[0] == 0
 
 
+@pytest.mark.simulation
 def test_what_does_not_hold_back_its_group_stays() -> None:
     """A delayed message; one of a broker that delivers several of a group; a dead letter; longer where the settings say so."""
     delayed = one("sent", 0, FIRST, visible_at=event("x", 300_000)["at"])
@@ -97,6 +99,7 @@ def test_it_is_tracked_again_once_it_is_received_again() -> None:
     assert left([*RECEIVED, *LATER_DONE, one("received", 700, FIRST, receive_count=2)]) == (1, 1)
 
 
+@pytest.mark.simulation
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(1, 1_100)), min_size=1, max_size=12, unique_by=lambda pair: pair[1]),
     st.integers(1, 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
     return gone, len(ids) - gone
 
 
+@pytest.mark.simulation
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_every_queue_is_reconciled_by_its_own_counts(data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ def test_a_reported_dead_letter_queue_is_one(is_dead: object, expected: bool, sh
     assert (queue.dead_letter, len(merged.arrivals)) == (expected, expected)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("is_dead", [True, False])
 def test_what_was_in_it_before_is_no_stalled_backlog(is_dead: bool) -> None:
     """Nobody is expected to consume it."""

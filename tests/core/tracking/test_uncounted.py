@@ -28,6 +28,7 @@ def left(events: list[Wire], settings: Settings | None = None) -> tuple[int, int
     return summary.total("reconciled"), summary.numbers["visible"]
 
 
+@pytest.mark.simulation
 def test_a_message_that_was_visible_in_none_of_three_counts_is_gone() -> None:
     """The queue was never empty, and other messages were visible in between."""
     assert left([*LIFE, *counted({180: 0, 240: 3, 300: 0, 360: 2, 480: 0})]) == (1, 0)
@@ -43,6 +44,7 @@ def test_fewer_counts_prove_nothing(counts: dict[int, int]) -> None:
     assert left([*LIFE, *counted(counts)]) == (0, 1)
 
 
+@pytest.mark.simulation
 def test_a_message_that_became_visible_later_stays() -> None:
     """Its delay ended, or its window, after the first of the counts."""
     counts = counted({180: 0, 300: 0, 480: 0})
@@ -51,6 +53,7 @@ def test_a_message_that_became_visible_later_stays() -> None:
     assert left([*LIFE, event("received", 200_000, "q", message_id="m", receive_count=2), *counts]) == (0, 1)
 
 
+@pytest.mark.simulation
 def test_what_the_counts_may_not_show_stays() -> None:
     """One behind the head of its group; a dead letter; one of unknown window; one in flight; one with a longer setting."""
     counts = {180: 0, 300: 0, 480: 0}

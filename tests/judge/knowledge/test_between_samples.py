@@ -13,6 +13,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 
 STEP_S = 10
@@ -66,7 +68,6 @@ def test_bursts_of_which_a_part_is_reported_are_recognised(seen: int, polled_s: 
     assert set(bases[16:]) == {"partial"}
 
 
-@pytest.mark.simulation
 @settings(deadline=None, max_examples=12)
 @given(
     every_ms=st.integers(2_000, 30_000),

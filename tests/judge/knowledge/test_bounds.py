@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ def simulated(sends: list[int], departures: list[int], seed: int) -> tuple[Windo
 STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=40)
 
 
+@pytest.mark.simulation
 @settings(max_examples=300)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
@@ -55,6 +57,7 @@ def test_a_settlement_bound_is_never_younger_than_the_truth(steps: list[tuple[in
         assert bound is None or (left and min(left) <= bound)
 
 
+@pytest.mark.simulation
 @settings(max_examples=300)
 @given(steps=STEPS, seed=st.integers(0, 10_000))
 def test_a_send_bound_is_never_younger_than_the_truth(steps: list[tuple[int, int]], seed: int) -> None:
@@ -78,6 +81,7 @@ def test_without_consumers_both_bounds_come_close() -> None:
 OUTAGE = st.lists(st.integers(0, 6), min_size=1, max_size=30)
 
 
+@pytest.mark.simulation
 @settings(max_examples=300)
 @given(steps=STEPS, outage=OUTAGE, counted_in=st.integers(0, 30), error=st.floats(-0.05, 0.05), seed=st.integers(0, 10_000))
 def test_a_standstill_bound_is_never_younger_than_the_truth(

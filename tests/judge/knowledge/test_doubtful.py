@@ -40,6 +40,7 @@ QUIET: Events = [
 """A quiet queue whose counts have only ever said that it is empty: with half of its consumers, they would say the same."""
 
 
+@pytest.mark.simulation
 def test_a_message_that_the_count_does_not_show_has_no_age() -> None:
     """The count was taken after its send; before that it waits."""
     events = [*QUIET, ev("sent", 615, message_id="unseen")]
@@ -47,6 +48,7 @@ def test_a_message_that_the_count_does_not_show_has_no_age() -> None:
     assert said(events, 630) == (0, None)
 
 
+@pytest.mark.simulation
 def test_a_message_sent_since_the_count_has_an_age_that_is_not_called_exact() -> None:
     """Once a count shows it, it is."""
     events = [*(e for e in QUIET if e["at"] < T0 + 660_000), ev("sent", 635, message_id="waits"), *polls(660, 661, visible=1)]
@@ -56,6 +58,7 @@ def test_a_message_sent_since_the_count_has_an_age_that_is_not_called_exact() ->
     assert ["all" in known[at].exact_ages for at in (640, 650, 660)] == [False, False, True]
 
 
+@pytest.mark.simulation
 def test_a_message_that_was_received_has_one() -> None:
     """Its consumer reports, so its end would be known."""
     held = [ev("sent", 601, message_id="held"), ev("received", 602, message_id="held", receive_count=1)]
@@ -69,6 +72,7 @@ def test_many_are_not_received_by_one_consumer_alone(waiting: int, expected: tup
     assert said([*QUIET, *(ev("sent", 611 + n, message_id=f"w{n}") for n in range(waiting))], 630) == expected
 
 
+@pytest.mark.simulation
 def test_counts_that_agree_on_messages_are_late_when_they_show_none() -> None:
     """Eight counts of nine messages showed that all consumers report."""
     busy: Events = []

@@ -177,6 +177,7 @@ def now_and_then(sent_s: int) -> Events:
     return [*events, ev("sent", sent_s, message_id="unseen")]
 
 
+@pytest.mark.simulation
 def test_counts_of_zero_for_longer_than_they_may_be_late_show_that_a_message_was_received_unseen() -> None:
     """However inexact, they are not those of a queue that holds a message."""
     snapshots = seen(now_and_then(600), 800).snapshots
@@ -185,6 +186,7 @@ def test_counts_of_zero_for_longer_than_they_may_be_late_show_that_a_message_was
     assert "all" not in snapshots[-1].queues[0].oldest_ms
 
 
+@pytest.mark.simulation
 def test_an_age_is_not_called_exact_before_a_count_shows_the_message() -> None:
     """The latest count says that the queue is empty: it may be a minute old, or the message was received unseen."""
     snapshots = {(s.at_ms - T0) // 1_000: s.queues[0] for s in seen(now_and_then(605), 640).snapshots}

@@ -84,6 +84,7 @@ def burst_between_samples(until_s: int, *, share: float) -> Events:
     return sorted((e for e in out if e["at"] <= T0 + 1000 * until_s), key=lambda e: e["at"])
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("share", "basis"), [(1.0, "messages"), (0.5, "partial")], ids=["all reported", "half reported"])
 def test_a_late_count_of_the_middle_of_a_burst_shows_only_what_is_missing(share: float, basis: str) -> None:
     """What was tracked a minute before it is somewhere between two samples."""

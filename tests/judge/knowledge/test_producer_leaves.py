@@ -10,6 +10,8 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 LEAVES_S, END_S = 1_905, 2_200
 WAITS_S, WORKED_ON_S = 12, 4
@@ -34,7 +36,6 @@ def leaving() -> Judged:
     return judged(in_steps(sorted(events, key=lambda e: e["at"]), 15, END_S))
 
 
-@pytest.mark.simulation
 def test_the_depth_is_the_brokers_at_every_count(leaving: Judged) -> None:
     """By then only two of eight messages are known, before the basis changes."""
     for snapshot in leaving.snapshots:
@@ -50,7 +51,6 @@ def test_a_queue_that_is_received_from_is_not_silent(leaving: Judged) -> None:
     assert "QueueSilent" not in {signal for _, signal, _, _ in leaving.changes_seen()}
 
 
-@pytest.mark.simulation
 def test_where_nothing_is_received_the_depth_is_that_of_exact_counts() -> None:
     """They grew by exactly the reported sends, so what they grow by now was sent as well."""
     sent = [ev("sent", at, message_id=f"m{at}") for at in range(450)]

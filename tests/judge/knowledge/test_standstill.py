@@ -163,6 +163,7 @@ def test_equal_counts_are_no_standstill_while_deliveries_or_ends_are_reported(ac
     assert e.frozen_counts == standing
 
 
+@pytest.mark.simulation
 def test_counts_in_step_with_regular_traffic_find_another_message_each_time() -> None:
     """Its age does not grow, and nothing is stalled: each was sent a second before the count and is deleted after it."""
     events = []

@@ -47,6 +47,7 @@ def slow(run: Judged) -> list[tuple[int, str]]:
     return [((c.at_ms - T0) // 1000, c.status) for c in own]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 2])
 def test_what_was_settled_while_the_collector_was_restarted_is_held_against_nobody(shards: int) -> None:
     """Its count of five is what the consumer holds now, beside the five of which no end was seen."""
@@ -57,6 +58,7 @@ def test_what_was_settled_while_the_collector_was_restarted_is_held_against_nobo
     assert all(at <= 720 for at in resolved)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("restarted", "reported"),
     [(False, ["firing"]), (True, [])],
@@ -68,6 +70,7 @@ def test_a_consumer_that_hangs_is_reported_where_the_counts_agree(restarted: boo
     assert [status for at, status in changes if at > 900] == reported
 
 
+@pytest.mark.simulation
 def test_a_count_that_was_never_reported_raises_no_doubt() -> None:
     """Consumers of other systems report whether they are connected, and no more."""
     changes = slow(judged(in_steps(busy(300, hung_at_s=60, restarted=False, shared=False), 1, 300), SETTINGS))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 
 
+@pytest.mark.simulation
 def test_long_jobs_of_consumers_that_do_not_report_are_no_stall() -> None:
     """Nothing left the queue for eight minutes, so as many messages are tracked as counted. But consumers have most of them."""
     events = [ev("sent", 5 + 50 * i, message_id=f"m{i}") for i in range(10)]

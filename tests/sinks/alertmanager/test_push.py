@@ -233,6 +233,7 @@ def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> Non
         until(lambda: hanging.posts.qsize() > 0, "the hanging Alertmanager got a post")
 
 
+@pytest.mark.slow
 def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     """Alerts that ended meanwhile are sent too. The outage is logged once, and the metric counts failed posts."""
     port = free_port()
@@ -264,6 +265,7 @@ def test_a_rejected_alert_does_not_keep_the_others_from_being_sent(caplog: pytes
         assert "rejects" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["basic", "bearer"])
 def test_it_authenticates_as_configured_and_reads_a_changed_secret(tmp_path: Path, kind: str) -> None:
     """The secret is read from a file, which may change while the service runs."""

@@ -11,6 +11,8 @@ from streaming.core.settings import Settings
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 
+pytestmark = pytest.mark.simulation
+
 Events = list[dict[str, Any]]
 SETTINGS = Settings(now_is_event_time=True)
 WINDOW_S = 30

@@ -141,6 +141,7 @@ def test_messages_and_consumers_have_near_misses_of_their_own() -> None:
     assert values(near_misses.of_consumer(queue.consumers[0], frozenset())) == [("MessageHeldTooLong", 450)]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("signal", "settings"),
     [

@@ -87,6 +87,7 @@ def test_half_open_requests_are_closed(start: StartService, half: bytes) -> None
     assert refused(service, "slow_headers") == 1
 
 
+@pytest.mark.slow
 def test_single_bytes_do_not_extend_the_deadline(start: StartService) -> None:
     """A slowloris client, which sends its headers a few bytes at a time, is still closed at the deadline."""
     service = limited(start, headers_within_s=0.5)
@@ -108,6 +109,7 @@ HEALTH = b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n"
 EVENTS = b"POST /api/v1/events HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -137,6 +139,7 @@ def test_single_bytes_of_a_body_that_nobody_reads_do_not_hold_the_connection(
     assert refused(service, "slow_body") == 1
 
 
+@pytest.mark.slow
 def test_a_body_that_ends_after_its_answer_leaves_the_connection_open(start: StartService) -> None:
     """The deadline ends with the body: the connection then serves further requests."""
     service = limited(start, rest_of_body_within_s=0.4)
@@ -149,6 +152,7 @@ def test_a_body_that_ends_after_its_answer_leaves_the_connection_open(start: Sta
     assert refused(service, "slow_body") == 0
 
 
+@pytest.mark.slow
 def test_a_body_that_is_read_has_only_the_deadline_of_its_reader(start: StartService, spool: Spool) -> None:
     """A slow sender of events may take longer than a body that nobody reads."""
     limits = ConnectionLimits(headers_within_s=0.3, rest_of_body_within_s=0.3)
@@ -162,6 +166,7 @@ def test_a_body_that_is_read_has_only_the_deadline_of_its_reader(start: StartSer
     assert refused(service, "slow_body") == 0
 
 
+@pytest.mark.slow
 def test_the_header_deadline_does_not_apply_after_the_headers(start: StartService) -> None:
     """The page's event stream stays open for hours."""
     service = limited(start, headers_within_s=0.2)
@@ -180,6 +185,7 @@ def test_head_of_the_event_stream_ends_with_its_headers(start: StartService) -> 
         assert client.get("/-/healthy").status_code == 200
 
 
+@pytest.mark.slow
 def test_connections_per_address_are_capped_and_free_their_slots(start: StartService) -> None:
     """Without a cap, 140 half-open requests exhausted the driver's file descriptors."""
     service = limited(start, per_address=8, headers_within_s=60)
@@ -216,6 +222,7 @@ def test_the_total_of_connections_is_capped(start: StartService) -> None:
     assert refused(service, "total") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_reads_nothing_is_disconnected(start: StartService) -> None:
     """A response that is not read stays in memory, so the connection is closed."""
     service = limited(start, read_within_s=0.4)
@@ -298,6 +305,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "path", "authorization", "status", "challenge"), ANSWERS)
 def test_page_and_metrics_have_credentials_of_their_own(
     start: StartService, page: Credentials, path: str, authorization: str | None, status: int, challenge: str | None

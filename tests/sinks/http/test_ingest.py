@@ -51,6 +51,7 @@ def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Pat
     assert spooled(spool) == [body]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "headers", "status", "code"),
     [

@@ -113,6 +113,7 @@ def test_unknown_values_come_last_in_either_direction(shop: Service, order: str)
     assert rows[-1]["queue"] == "warehouse-sync"
 
 
+@pytest.mark.slow
 def test_pages_hold_each_queue_once(start: StartService) -> None:
     """No queue is missing from the pages or on two of them."""
     client = start(many_queues(2_500)).client

@@ -56,6 +56,7 @@ def test_stopping_does_not_wait_for_open_pages() -> None:
         list(lines)  # raises if the stream was cut, as it is when a response does not end in the time to stop
 
 
+@pytest.mark.slow
 def test_a_stream_announces_each_new_snapshot(start: StartService) -> None:
     """The event carries version and time; the page then fetches what it shows."""
     service = start(shop_snapshot())

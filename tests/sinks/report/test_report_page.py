@@ -42,6 +42,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     return page_of(poisoned(), tmp_path_factory.mktemp("poisoned"))
 
 
+@pytest.mark.simulation
 def test_every_printed_signal_is_on_the_page_with_begin_and_end(
     replayed: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_every_printed_signal_is_on_the_page_with_begin_and_end(
     assert "until the end" in Elements(cut_off.read_text()).text
 
 
+@pytest.mark.simulation
 def test_the_culprits_deliveries_are_drawn_with_how_each_ended(replayed: tuple[Path, list[dict[str, Any]]]) -> None:
     """Three windows ended; the table has every event, the move included."""
     report, _ = replayed
@@ -108,6 +110,7 @@ def plain_tags(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, list
     return [(tag, sorted(a)) for tag, a in Elements(page.read_text()).tags]
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("name", [n for n in HOSTILE_NAMES if n.isprintable() or n.isascii()], ids=repr)
 def test_hostile_names_add_no_element_and_no_attribute(
     name: str, tmp_path: Path, plain_tags: list[tuple[str, list[str]]]
@@ -134,6 +137,7 @@ def test_invisible_characters_are_escaped(text: str, shown: str) -> None:
     assert escaped(text) == shown
 
 
+@pytest.mark.simulation
 def test_an_empty_recording_and_a_healthy_one_have_a_page(tmp_path: Path) -> None:
     """The page says that nothing happened."""
     empty, _ = page_of([], tmp_path)

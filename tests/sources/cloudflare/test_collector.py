@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from sources.events import encode_ndjson
 from sources.wire import decode_records
 from tests.sources.cloudflare.api_stub import ACCOUNT, Stub, StubMessage, answering
@@ -80,6 +82,7 @@ def test_the_collector_only_reads(stub: Stub) -> None:
     assert stub.queues[0].messages[0].lease is None
 
 
+@pytest.mark.slow
 def test_all_pages_are_read(stub: Stub) -> None:
     """250 queues arrive on three pages."""
     for i in range(250):

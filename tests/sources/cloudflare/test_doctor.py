@@ -69,6 +69,7 @@ def test_consumers_missing_from_the_list_are_requested(stub: Stub) -> None:
     assert ("orders", "no_retries", "warning") in rules(examined(stub))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "expected"),
     [

@@ -91,6 +91,7 @@ def test_a_failed_acknowledgement_means_duplicates_not_loss(stub: Stub, queue: S
     assert queue.messages == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["emit", "pull", "ack", "rate"])
 def test_the_drain_recovers_from_a_failure(stub: Stub, queue: StubQueue, drain: TelemetryDrain, trouble: str) -> None:
     """After one failure of any step, nothing is lost."""

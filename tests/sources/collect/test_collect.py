@@ -46,6 +46,7 @@ def test_a_call_returns_when_everything_is_delivered() -> None:
     assert kept.closed == 1
 
 
+@pytest.mark.slow
 def test_the_collector_waits_while_the_destination_is_down(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is dropped, and the log says what the collector waits for."""
     broken = Broken(later())

@@ -17,6 +17,7 @@ from sources.sqs.config import SqsCollectorConfig
 from tests.sources.sqs.accounts import PLAIN, Fake, collect
 
 
+@pytest.mark.slow
 def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged once, not at each poll, and no heartbeat is sent."""
     fake: Any = Fake({"orders": PLAIN})
@@ -33,6 +34,7 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("throttled", [[], ["orders"], ["orders", "payments"]], ids=["none", "a queue", "all"])
 @pytest.mark.parametrize("interval_s", [10, 30, 45, 600])
 def test_a_collector_that_polls_seldom_does_not_look_silent(

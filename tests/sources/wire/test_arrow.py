@@ -136,6 +136,7 @@ def test_missing_columns_are_named() -> None:
     assert "'at'" in decoded.invalid[0].detail
 
 
+@pytest.mark.slow
 def test_a_damaged_stream_never_reads_outside_its_memory() -> None:
     """Whichever bytes change, the result is events or a refusal, and the next record is read."""
     value = encode_arrow([SENT | {"message_id": f"m{n}", "group": f"g{n % 3}"} for n in range(50)], None)

@@ -153,6 +153,7 @@ def test_the_declared_size_is_what_the_reader_allocates() -> None:
         assert table.nbytes <= declared_by(value) <= table.nbytes + 64 * len(table.columns) * 2
 
 
+@pytest.mark.slow
 def test_damaged_metadata_is_refused() -> None:
     """Whichever bytes of the stream change, nothing is raised and the next record is read."""
     value = encode_arrow([SENT | {"message_id": f"m{n}"} for n in range(20)])
@@ -252,6 +253,7 @@ def peak(code: str) -> tuple[float, float]:
     return float(grown_kib) / 1024, float(seconds)
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_invalid_events_needs_little_memory() -> None:
     """350,000 empty objects in one record took 330 MB when each one was described."""
     grown, _ = peak("b'{}\\n' * 350_000")

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def _sorted(items: list[Any]) -> list[Any]:
     return sorted(items, key=repr)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(records().filter(_is_no_arrow), max_size=4))
 @example([b"null"])
@@ -147,6 +149,7 @@ def test_the_fast_decoder_agrees_with_the_reference_decoder(values: list[bytes |
         assert _sorted([(i.record, i.line, i.reason) for i in decoded.invalid]) == _sorted(refused)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(likely_events(), min_size=1, max_size=6), st.integers(0, 3), styles)
 def test_a_defect_in_a_large_record_costs_only_its_line(odd_ones: list[dict[str, Any]], at: int, style: str) -> None:

@@ -90,6 +90,7 @@ def _compiled(compiled_scan: None) -> None:
     """These tests need the compiled scan."""
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(ndjson(), min_size=1, max_size=3))
 @example([b'{"at":1}', b'{"at":1760000000000,"type":"heartbeat","consumer":"c"}'])

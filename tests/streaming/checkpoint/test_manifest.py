@@ -98,6 +98,7 @@ def test_an_earlier_release_s_manifest_is_updated_before_anything_is_written(tmp
     assert dict(manifest.formats) == FORMATS
 
 
+@pytest.mark.slow
 def test_two_jobs_cannot_use_one_checkpoint(tmp_path: Path) -> None:
     """The lock lasts until the first job ends, even if it is killed."""
     hold = (

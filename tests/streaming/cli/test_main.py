@@ -91,6 +91,7 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["sources.wire", "streaming.cli.collecting", "streaming.spark.session"])
 def test_pandas_is_imported_only_where_it_is_needed(module: str) -> None:
     """It takes a second: collectors do without, and Java starts before it is imported."""
@@ -171,6 +172,7 @@ def test_a_missing_configuration_file_is_named(in_process: Run) -> None:
     assert done.stderr == "queuewatch: gone.yaml does not exist. Give the configuration file with --config\n"
 
 
+@pytest.mark.slow
 def test_a_missing_source_is_reported_before_anything_starts(queuewatch: Run, tmp_path: Path) -> None:
     """`run` without a source is a configuration error."""
     (tmp_path / "q.yaml").write_text("http: {port: 0}\n")
@@ -193,6 +195,7 @@ def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, op
     assert str(caught.value) == f"http.ingest: {token} is empty. Write the secret to it, or remove the key"
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_reported_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
     """The error names the option to change."""
     with socket.socket() as taken:
@@ -223,6 +226,7 @@ def test_an_unreachable_broker_is_named(queuewatch: Run, tmp_path: Path) -> None
     assert not (tmp_path / "queuewatch-data" / "checkpoint" / "queuewatch.json").exists()
 
 
+@pytest.mark.slow
 def test_a_changed_shard_count_is_refused_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
     """The error names both fixes."""
     checkpoint = tmp_path / "checkpoint"
@@ -236,6 +240,7 @@ def test_a_changed_shard_count_is_refused_before_spark_starts(queuewatch: Run, t
     assert "Set spark.shards back to 2" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_an_unknown_collector_kind_gets_a_suggestion(queuewatch: Run, tmp_path: Path) -> None:
     """The exit code is 2, for an error in the command line."""
     (tmp_path / "q.yaml").write_text("collect: {to: 'spool:out'}\n")
@@ -244,6 +249,7 @@ def test_an_unknown_collector_kind_gets_a_suggestion(queuewatch: Run, tmp_path: 
     assert "there is no collector 'sqss' (did you mean 'sqs'?). See `queuewatch collect --help`" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -264,6 +270,7 @@ def test_a_collector_that_refuses_its_configuration_exits_with_2(
     assert done.stderr.splitlines()[-1].startswith(f"queuewatch: {says}")
 
 
+@pytest.mark.slow
 def test_a_collector_needs_a_destination(queuewatch: Run, tmp_path: Path) -> None:
     """It fails if neither collect.to nor a source gives one, or if the URL is wrong."""
     (tmp_path / "q.yaml").write_text("collect: {sqs: {}}\n")

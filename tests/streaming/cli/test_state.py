@@ -129,6 +129,7 @@ def test_export_writes_every_queue_and_message(checkpoint: Path, tmp_path: Path)
     assert (order["receive_count"], order["consumer"]) == (2, "worker-1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3, 5])
 def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp_path: Path, shards: int) -> None:
     """The command verifies the new checkpoint itself; the old one stays."""

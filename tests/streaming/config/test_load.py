@@ -191,6 +191,7 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
     assert [m.where for m in mistakes(path)] == [f"{path}:2", f"{path}:4", f"{path}:6"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says", "line"),
     [
@@ -263,6 +264,7 @@ def test_an_empty_variable_gives_a_key_its_default(write: ConfigFile) -> None:
     assert mistake.key == "http"
 
 
+@pytest.mark.slow
 def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
     """It does not name the file that the variable overrides."""
     (mistake,) = mistakes(write("http: {port: 1}\n"), QUEUEWATCH_HTTP__PORT="many")

@@ -62,6 +62,7 @@ def _written(file: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_java_without_an_archive_of_its_own_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Java that comes as a package has none, and without one it would write no archive of Spark's classes either."""
     monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path))

@@ -48,6 +48,7 @@ def test_two_concurrent_processes_start_maven_once_and_both_get_every_jar(maven:
     assert maven.read_text().splitlines() == ["started"]
 
 
+@pytest.mark.slow
 def test_another_pom_has_another_folder(maven: Path, pom: Path) -> None:
     before = jars.resolve(pom)
     pom.write_text("<project><version>2</version></project>")

@@ -185,6 +185,7 @@ def _resource(params: dict[str, Any]) -> str:
     return str(params.get("SourceArn") or params.get("FunctionName") or "*")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_aws", "move_tasks")
 def test_calls_and_shipped_policy_match(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call is allowed with its resource, and every allowed action is called at least once."""

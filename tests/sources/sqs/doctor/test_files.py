@@ -412,6 +412,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON, st.sampled_from(["template", "plan", "state"]))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_document_is_read_or_refused(tmp_path: Path, document: Any, form: str) -> None:
