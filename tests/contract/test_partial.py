@@ -214,3 +214,30 @@ def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Pat
         "DeadLetterExpiring", "firing", queue="d.fifo"
     )
     assert expiring["evidence"]["message_id"] == "bad"
+
+
+@pytest.mark.parametrize("sent", [2, 20])
+def test_a_count_may_be_from_before_what_happened_in_its_own_millisecond(tmp_path: Path, sent: int) -> None:
+    """A recording often begins with a count and the first sends at one time, and polls fall on the seconds of the sends."""
+    events = counted([0, sent - 1, sent - 1], every_s=60)
+    events += [ev("sent", 0, message_id=f"m{i}", sent_at=ev("x", 0)["at"]) for i in range(sent)]
+    events += [ev("received", 5, message_id="m0", receive_count=1, consumer="w"), ev("deleted", 6, message_id="m0")]
+    lines = replayed(ordered(events), tmp_path, every="10s", until_s=120)
+    depth = lines.metric("queue_messages", state="visible")
+    assert {basis(lines, at) for at in depth} == {"messages"}
+    assert set(depth.values()) == {sent - 1}
+    assert lines.metric("oldest_message_age_seconds", scope="all")[90] == 90
+
+
+def test_a_queue_that_is_empty_at_every_poll_is_complete_if_messages_are_sent_at_the_polls(tmp_path: Path) -> None:
+    """Each is deleted two seconds after its poll, so the broker never counts one."""
+    times = range(0, 1_200, 60)
+    events = counted([0] * len(times), every_s=60)
+    for at in times:
+        events += [
+            ev("sent", at, message_id=f"m{at}"),
+            ev("received", at + 1, message_id=f"m{at}", receive_count=1, consumer="w"),
+        ]
+        events.append(ev("deleted", at + 2, message_id=f"m{at}"))
+    lines = replayed(ordered(events), tmp_path)
+    assert {basis(lines, at) for at in lines.metric("telemetry_basis", basis="messages")} == {"messages"}

@@ -26,20 +26,25 @@ def tracked_at_counts(
 ) -> tuple[Array, ...]:
     """Return the counts since the step before (`before`) and, for each, what is tracked at its time.
 
-    The columns are queue (ascending), at, visible, in flight, delayed. A count slightly older than the step before is among them:
-    it may have arrived only now, and so may events about its time. Older ones are not, because ends of that time may have been
-    compacted.
+    The columns are queue (ascending), at, visible, in flight, delayed, and the last three again without what happened in the
+    count's own millisecond: the broker may have counted before or after it. A count slightly older than the step before is among
+    them: it may have arrived only now, and so may events about its time. Older ones are not, because ends of that time may have
+    been compacted.
     """
     queue, at, *_ = state.queues.flat_depths()
     some = np.flatnonzero((at > before - JUST_ENDED_MS) & (at <= now))
     queue, at = queue[some], at[some]
     tracked = np.stack([numbers[name][queue] for name in _STATES], axis=1)
+    just_before = tracked
     if len(some):
-        row, of_count = _changed_since(state, w, queue, at, now)
-        for states, change in ((_states_now(w, row), -1), (_states_at(state, w, row, at[of_count], settings), 1)):
-            counted = states != _NONE
-            np.add.at(tracked, (of_count[counted], states[counted]), change)
-    return queue, at, *tracked.T
+        row, of_count = _changed_since(state, w, queue, at - 1, now)
+        states_now, time = _states_now(w, row), at[of_count]
+        just_before = tracked.copy()
+        for numbers_then, ms in ((tracked, time), (just_before, time - 1)):
+            for states, change in ((states_now, -1), (_states_at(state, w, row, ms, settings), 1)):
+                counted = states != _NONE
+                np.add.at(numbers_then, (of_count[counted], states[counted]), change)
+    return queue, at, *tracked.T, *just_before.T
 
 
 def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: int) -> tuple[Array, Array]:

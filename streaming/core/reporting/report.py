@@ -201,8 +201,8 @@ class QueueSummary(QueueAttributes):
     totals: list[int]
     durations: CountedDurations
     depths: list[Depth]
-    tracked_at_counts: dict[int, tuple[int, int, int]]
-    """Time of one of the latest of `depths` -> what was tracked then: visible, in flight, delayed."""
+    tracked_at_counts: dict[int, tuple[int, ...]]
+    """Time of one of the latest of `depths` -> what was tracked then: visible, in flight, delayed; and the same just before."""
     ordered: bool
     dead_letter: bool
     messages_seen: bool

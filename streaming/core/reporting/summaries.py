@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,8 +72,8 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
             summary.depths = [Depth(*count) for count in counts]
     for summary, tracked in zip(summaries, _rows_of(shard.tracked_at_counts, rows), strict=True):
         for at, *numbers in tracked:
-            visible, in_flight, delayed = summary.tracked_at_counts.get(at, (0, 0, 0))
-            summary.tracked_at_counts[at] = (visible + numbers[0], in_flight + numbers[1], delayed + numbers[2])
+            so_far = summary.tracked_at_counts.get(at, (0,) * len(numbers))
+            summary.tracked_at_counts[at] = tuple(map(add, so_far, numbers))
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:

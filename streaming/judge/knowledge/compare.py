@@ -7,7 +7,7 @@ state of the last minute and a half explains it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import sub
 
 from streaming.core.state.queues import Depth
@@ -84,7 +84,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and counted > 0
-    low, high = _range(lately, "unsettled", into="sent", out="departed", counted=None if early else counted)
+    low, high = _range(lately, "unsettled", tracked, into="sent", out="departed", counted=None if early else counted)
     tracked_late = past.value("unsettled", late[0])
     close = not early or is_near_tracked(
         max(EARLY_SLACK, 0.1 * high), counted, tracked, past.value("unsettled", after_count), tracked_late
@@ -96,18 +96,30 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     e.tracked.observe(depth.at, close and _within(counted, low, high) and _add_up_to_the_same(*unsettled, again))
     e.rows.observe(depth.at, _floor(low) <= counted)
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
-    e.ends.observe(depth.at, _ends_agree(before, depth, past, lately) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0))
+    e.ends.observe(
+        depth.at, _ends_agree(before, depth, past, lately, in_flight) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0)
+    )
     e.sends.observe(depth.at, _sends_agree(before, depth, past))
     _update_exactness(e, before, depth, past, at_count, in_flight)
     e.counted_at = depth.at
 
 
-def update_tracked_at_counts(e: Evidence, tracked: Mapping[int, tuple[int, int, int]], latest: Depth | None) -> None:
-    """Remember what was `tracked` at the times of counts, as known by now, for those still needed."""
+def update_tracked_at_counts(e: Evidence, tracked: Mapping[int, tuple[int, ...]], depths: Sequence[Depth]) -> None:
+    """Remember what was `tracked` at the times of counts, as known by now, for those still needed. `depths`: the counts."""
+    latest = depths[-1] if depths else None
     if tracked or e.at_counts:
-        known = {at: numbers for at, *numbers in e.at_counts} | {at: list(numbers) for at, numbers in tracked.items()}
+        counted = {depth.at: depth for depth in depths} if tracked else {}
+        known = {at: numbers for at, *numbers in e.at_counts}
+        known |= {at: _as_counted(counted.get(at), list(numbers[:3]), list(numbers[3:])) for at, numbers in tracked.items()}
         needed = sorted(at for at in known if at > e.counted_at or (latest is not None and at == latest.at))
         e.at_counts = [[at, *known[at]] for at in needed[-MOST_REMEMBERED:]]
+
+
+def _as_counted(depth: Depth | None, tracked: list[int], before: list[int]) -> list[int]:
+    """Return what was tracked at the time of a count, or just before it if that is nearer: either may have come first."""
+    if depth is None or tracked == before:
+        return tracked
+    return min(tracked, before, key=lambda numbers: (abs(sum(numbers) - depth.unsettled), abs(numbers[1] - depth.in_flight)))
 
 
 def _tracked_then(e: Evidence, at: int, past: Window, at_count: int) -> tuple[int, int]:
@@ -151,13 +163,14 @@ def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> boo
     return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
 
 
-def _range(lately: Window, gauge: str, *, into: str, out: str, counted: int | None) -> tuple[int, int]:
+def _range(lately: Window, gauge: str, then: int, *, into: str, out: str, counted: int | None) -> tuple[int, int]:
     """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them.
 
+    `then`: what it was when the broker counted.
     `counted`: the count that is compared with them. If it lies between the samples themselves, what came and went between two of
     them changes nothing, and is left out.
     """
-    values = lately[gauge].tolist()
+    values = [*lately[gauge].tolist(), then]
     if counted is not None and min(values) <= counted <= max(values):
         return min(values), max(values)
     came = _largest_step(lately, into)
@@ -254,13 +267,15 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     return is_near_tracked(slack, counted, tracked, tracked_soon, tracked_late)
 
 
-def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window) -> bool:
+def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window, in_flight: int) -> bool:
     """Whether all consumers are instrumented. `before`: the backlog at the counts before this one, and their times.
+
+    `in_flight`: how many were tracked in flight then.
 
     The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
     ends.
     """
-    low, high = _range(lately, "tracked_in_flight", into="received", out="received", counted=depth.in_flight)
+    low, high = _range(lately, "tracked_in_flight", in_flight, into="received", out="received", counted=depth.in_flight)
     if not _within(depth.in_flight, low, high):
         return False
     if past.change("unseen_receives", depth.at - COUNT_LAG_MS) > 0:

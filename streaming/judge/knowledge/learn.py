@@ -78,7 +78,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     evidence, summary = c.memory.evidence, c.summary
     last_activity_at = max(summary.last_received_at, summary.last_settled_at)
     update_report_delay(evidence, c.now, last_activity_at)
-    update_tracked_at_counts(evidence, summary.tracked_at_counts, latest)
+    update_tracked_at_counts(evidence, summary.tracked_at_counts, summary.depths)
     for i, depth in enumerate(summary.depths):
         if evidence.seen_at < depth.at <= c.now:
             _apply_activity(c, summary.depths[:i], depth, last_activity_at)
@@ -135,7 +135,7 @@ def _waiting(c: Context, latest: Depth | None) -> Waiting:
         return "believed"
     if c.recent.change("touched", since) > FEWEST_PASSED:
         return "believed"
-    if latest.at < since:
+    if latest.at <= since:
         return "uncounted"
     return "believed" if latest.visible else "contradicted"
 
@@ -154,7 +154,7 @@ def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting
     sure = reason.basis == "messages" and c.memory.evidence.is_sure(c.now)
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
-    return {scope: age if sure and age.since_ms > none_at else Age(age.since_ms, False) for scope, age in ages.items()}
+    return {scope: age if sure and age.since_ms >= none_at else Age(age.since_ms, False) for scope, age in ages.items()}
 
 
 def _left_out(c: Context) -> bool:
