@@ -241,3 +241,10 @@ def test_a_queue_that_is_empty_at_every_poll_is_complete_if_messages_are_sent_at
         events.append(ev("deleted", at + 2, message_id=f"m{at}"))
     lines = replayed(ordered(events), tmp_path)
     assert {basis(lines, at) for at in lines.metric("telemetry_basis", basis="messages")} == {"messages"}
+
+
+@pytest.mark.parametrize(("polls", "fires"), [(1, False), (2, True)])
+def test_one_count_does_not_show_that_nothing_moves(tmp_path: Path, polls: int, fires: bool) -> None:
+    """The second one does, however long it took to come."""
+    lines = replayed(counted([5] * polls, every_s=240), tmp_path, until_s=600)
+    assert bool(lines.signals("QueueStalled", "firing")) == fires
