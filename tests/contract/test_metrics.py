@@ -158,3 +158,35 @@ def test_an_empty_queue_has_31_series_without_its_durations(tmp_path: Path) -> N
     of_durations = [x for x in last if "le" in x["labels"] or x["name"].endswith(("_seconds_count", "_seconds_sum"))]
     assert len(last) - len(of_durations) == 31
     assert sum(x["name"] in ("queuewatch_queue_status", "queuewatch_telemetry_basis") and x["value"] == 0 for x in last) == 11
+
+
+@pytest.mark.parametrize(
+    ("reported", "waited"),
+    [
+        ({"sent_at": ms(0), "first_received_at": ms(20)}, 20),  # by a consumer that does not report
+        ({"sent_at": ms(0), "first_received_at": ms(99.5)}, 100),  # this very receive, by the broker's clock
+        ({"sent_at": ms(0)}, 100),
+        ({"first_received_at": ms(20)}, None),  # sent at an unknown time
+    ],
+)
+def test_a_message_waits_until_its_first_receive_whoever_received_it(
+    tmp_path: Path, reported: dict[str, int], waited: float | None
+) -> None:
+    """A broker reports the first receive with each later one."""
+    events = [ev("received", 100, message_id="m", receive_count=3, **reported), ev("deleted", 110, message_id="m")]
+    metric = replayed(events, tmp_path, every="60s", until_s=180).metric
+    assert metric("wait_seconds_sum").get(180) == waited
+    assert metric("sojourn_seconds_sum").get(180) == (None if waited is None else 110)
+    assert metric("processing_seconds_sum")[180] == 10
+
+
+def test_a_first_receive_before_the_move_is_none_in_the_dead_letter_queue(tmp_path: Path) -> None:
+    """There the wait ends with the first receive after the arrival."""
+    events = [
+        ev("sent", 0, message_id="m"),
+        ev("received", 10, message_id="m", receive_count=1),
+        ev("dead_lettered", 50, message_id="m", to_queue="dead"),
+        ev("received", 80, "dead", message_id="m", receive_count=1, sent_at=ms(0), first_received_at=ms(10)),
+        ev("deleted", 90, "dead", message_id="m"),
+    ]
+    assert replayed(events, tmp_path, until_s=180).metric("wait_seconds_sum", queue="dead")[180] == 80

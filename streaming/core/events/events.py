@@ -50,6 +50,7 @@ DTYPES: dict[str, str] = {
     "hi": "u8",
     "lo": "u8",
     "sent_at": "i8",  # 0: not reported
+    "first_received_at": "i8",  # when the message was first received, by its broker; 0: not reported, or by this event
     "receive_count": "i4",  # 0: not reported
     "end": "i8",  # invisible_until of a receive or extension, visible_at of a send or release; 0: not reported
     "group": "i4",  # index into `groups`; -1: none

@@ -136,6 +136,7 @@ class _Derived:
         renewed = added["code"] == REDRIVEN_IN
         added["sent_at"][renewed] = added["at"][renewed]
         added["receive_count"][:] = 0
+        added["first_received_at"][:] = 0
         if self.new_ids:
             at = np.array([i for i, _ in self.new_ids])
             ids = pa.array([message_id for _, message_id in self.new_ids], pa.string())

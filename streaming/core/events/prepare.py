@@ -17,6 +17,9 @@ from streaming.core.events.sequences import read_sequences
 from streaming.core.hashing import hash_texts, ids_to_bits
 from streaming.core.settings import QueueName
 
+SAME_RECEIVE_MS = 1_000
+"""A first receive that was at most this long before the reported one is the same: a broker's clock is not its client's."""
+
 
 def prepare(table: pa.Table) -> Events:
     """Convert a wire-format table (the contract's columns, `attributes` as JSON text). Keeps the order."""
@@ -47,17 +50,18 @@ def prepare(table: pa.Table) -> Events:
     end = np.where(
         (codes == RECEIVED) | (codes == EXTENDED), int_column(table["invisible_until"]), int_column(table["visible_at"])
     )
-    sent_at = int_column(table["sent_at"])
+    first_received_at = np.zeros(n, dtype=np.int64)
     if table["first_received_at"].null_count < n:
-        # A message was sent no later than it was first received.
-        sent_at = np.where(sent_at > 0, sent_at, int_column(table["first_received_at"]))
+        reported = int_column(table["first_received_at"])
+        first_received_at = np.where(reported < at - SAME_RECEIVE_MS, reported, 0)
     columns: dict[str, Array] = {
         "code": codes,
         "at": at,
         "queue": queue_index,
         "hi": hi,
         "lo": lo,
-        "sent_at": sent_at,
+        "sent_at": int_column(table["sent_at"]),
+        "first_received_at": first_received_at,
         "receive_count": int_column(table["receive_count"]).astype(np.int32),
         "end": np.where(codes == RELEASED, np.maximum(end, at), end),
         "group": group,

@@ -29,7 +29,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 13
+FORMAT_VERSION: Final = 14
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -224,6 +224,7 @@ STEPS: Final[Mapping[int, Step]] = {
     10: Step(_to_version_11),
     11: Step(_to_version_12),
     12: Step(_to_version_13),
+    13: Step(),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

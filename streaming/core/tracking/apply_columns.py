@@ -61,6 +61,13 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
     before = live.at("sent", rows)
     was_known = (flags & F_SENT_KNOWN) != 0
     first = np.minimum(np.where(before > 0, before, NEVER), at[seg.starts])
+    received_at = seg["first_received_at"]
+    if received_at.any():
+        first_received = np.minimum.reduceat(np.where(received_at > 0, received_at, NEVER), seg.starts)
+        first = np.minimum(first, first_received)
+        earlier = live.at("first_received", rows)
+        first_received = np.minimum(first_received, np.where(earlier > 0, earlier, NEVER))
+        live.put("first_received", rows, np.where(first_received < NEVER, first_received, 0))
     sent = np.where(was_known, np.minimum(before, known), np.where(known < NEVER, known, first))
     live.put("sent", rows, sent)
     flags |= np.where(known < NEVER, F_SENT_KNOWN, 0).astype(np.uint32)

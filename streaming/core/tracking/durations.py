@@ -34,12 +34,22 @@ def count_durations(state: ShardState, rows: Array) -> None:
     counted = (
         _timed(state, _PROCESSING, T_PROCESSING_MS, queue[work], (ended - live.at("last_received", rows))[work]),
         _timed(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life]),
-        _timed(state, _WAIT, T_WAIT_MS, queue[waited], first_received(state, rows[waited]) - sent[waited]),
+        _timed(state, _WAIT, T_WAIT_MS, queue[waited], _waited_until(state, rows[waited]) - sent[waited]),
     )
     state.queues.count(queue[work], T_PROCESSED)
     state.queues.add_durations(*map(np.concatenate, zip(*counted, strict=True)))
     timed = np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)
     live.put("flags", rows, flags | timed.astype(np.uint32))
+
+
+def _waited_until(state: ShardState, rows: Array) -> Array:
+    """Return when these messages were first received in their queues: by their broker, or else as first seen.
+
+    Of a dead letter the broker may report when it was first received in the queue it comes from.
+    """
+    seen, reported = first_received(state, rows), state.rows.at("first_received", rows)
+    here = (reported > 0) & (reported >= state.rows.at("arrived", rows))
+    return np.where(here, np.minimum(reported, seen), seen)
 
 
 def first_received(state: ShardState, rows: Array) -> Array:
