@@ -173,7 +173,8 @@ def test_a_message_waits_until_its_first_receive_whoever_received_it(
     tmp_path: Path, reported: dict[str, int], waited: float | None
 ) -> None:
     """A broker reports the first receive with each later one."""
-    events = [ev("received", 100, message_id="m", receive_count=3, **reported), ev("deleted", 110, message_id="m")]
+    about: dict[str, Any] = {"receive_count": 3, **reported}
+    events = [ev("received", 100, message_id="m", **about), ev("deleted", 110, message_id="m")]
     metric = replayed(events, tmp_path, every="60s", until_s=180).metric
     assert metric("wait_seconds_sum").get(180) == waited
     assert metric("sojourn_seconds_sum").get(180) == (None if waited is None else 110)
