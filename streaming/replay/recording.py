@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.events.ahead import AHEAD_MS, hold_back
+from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import NEVER
@@ -98,7 +99,10 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     events = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
     came_at = np.concatenate(came) if came else np.zeros(0, dtype=np.int64)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
-    takes_effect = np.where(at < came_at - lateness_ms, came_at, at)
+    is_late = at < came_at - lateness_ms
+    if is_late.any():
+        events = events.append_column(MARKED_LATE, pa.array(is_late))
+    takes_effect = np.where(is_late, came_at, at)
     order = np.argsort(takes_effect, kind="stable")
     return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, late, _ordered_queues(events))
 

@@ -461,6 +461,22 @@ def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
     assert lines.metric("events_total", result="accepted")[1_600] == 4
 
 
+@pytest.mark.simulation
+@pytest.mark.parametrize(("late_by_ms", "late"), [(0, 0), (1, 1)], ids=["at the limit", "beyond it"])
+@pytest.mark.parametrize("newest_at_s", [601, 1_200], ids=["soon after the step before", "many steps"])
+def test_the_lateness_is_exact_in_a_replay(newest_at_s: float, late_by_ms: int, late: int, tmp_path: Path) -> None:
+    """It is late by the newest event on a line before it, not by the step before, and so are both ends of a move."""
+    at_s = newest_at_s - 600 - late_by_ms / 1_000
+    events = [ev("sent", 0, message_id="first"), ev("sent", newest_at_s, message_id="newest")]
+    events += [ev("sent", at_s, message_id="maybe late"), ev("dead_lettered", at_s, message_id="moved", to_queue="d")]
+    events += [ev("queue_state", at_s, attributes={"visible": 3, "in_flight": 0})]
+    lines = replayed(events, tmp_path, until_s=newest_at_s)
+    results = {name: lines.metric("events_total", result=name)[newest_at_s] for name in ("accepted", "late")}
+    assert results == {"accepted": 5 - 3 * late, "late": 3 * late}
+    assert reported(lines, newest_at_s)["sent"] == 3 - late
+    assert bool(lines.signals("DeadLetterArrived", "firing", queue="d")) == (not late)
+
+
 def test_a_receive_from_before_the_end_reopens_nothing_but_one_after_does(tmp_path: Path) -> None:
     """An end is final unless a later delivery proves otherwise."""
     ended = [ev("sent", 0, message_id="m"), ev("received", 10, message_id="m"), ev("deleted", 20, message_id="m")]

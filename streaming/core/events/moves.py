@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import plain
 from streaming.core.events.events import ARRIVED, BY_RECEIVE, DEAD_LETTERED, DTYPES, RECEIVED, REDRIVEN, REDRIVEN_IN, Events
+from streaming.core.events.late import LATE
 from streaming.core.hashing import ids_to_bits
 from streaming.core.settings import QueueName
 
@@ -121,7 +122,7 @@ class _Derived:
         added = events.take(np.array(self.rows))
         for name in ("code", "queue", "peer"):
             added[name] = np.array(self.changes[name], dtype=DTYPES[name])
-        added["flags"] = np.array(self.changes["flags"], dtype=np.uint8)
+        added["flags"] = np.array(self.changes["flags"], dtype=np.uint8) | (added["flags"] & np.uint8(LATE))
         # The event's delivery and order fields describe its own queue, not the other one.
         for name, unknown in (
             ("end", 0),

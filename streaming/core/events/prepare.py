@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from streaming.core.columns import Array, dictionary, distinct, int_column, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events
+from streaming.core.events.late import LATE, MARKED_LATE
 from streaming.core.events.moves import expand_moves
 from streaming.core.events.queue_events import QueueEvents, read_queue_events
 from streaming.core.events.sequences import read_sequences
@@ -28,11 +29,12 @@ def prepare(table: pa.Table) -> Events:
     codes = _codes(table["type"])
     queues, queue_index = _queues(table)
     ahead_ms = int_column(table[AHEAD_MS]) if AHEAD_MS in table.column_names else None
+    late = np.asarray(table[MARKED_LATE]) if MARKED_LATE in table.column_names else np.zeros(n, dtype=bool)
     others = np.flatnonzero(codes == 0)
     about_queues = QueueEvents()
     if len(others):
         about_queues = read_queue_events(
-            table.take(pa.array(others)), queue_index[others], None if ahead_ms is None else ahead_ms[others]
+            table.take(pa.array(others)), queue_index[others], None if ahead_ms is None else ahead_ms[others], late[others]
         )
     ids = plain(table["message_id"])
     hi, lo, is_uuid = ids_to_bits(ids)
@@ -73,7 +75,7 @@ def prepare(table: pa.Table) -> Events:
         "peer": np.full(n, -1, dtype=np.int32),
         "reason": reason,
         "text": text,
-        "flags": np.full(n, PRIMARY, dtype=np.uint8),
+        "flags": np.where(late, PRIMARY | LATE, PRIMARY).astype(np.uint8),
     }
     texts = ids.take(pa.array(text_rows)) if len(text_rows) else pa.array([], pa.string())
     events = Events(

@@ -16,6 +16,7 @@ import pyarrow as pa
 from streaming.core.columns import Array, dictionary, distinct, int_column, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
+from streaming.core.events.late import LATE, MARKED_LATE
 from streaming.core.hashing import hash_texts, ids_to_bits, mix, text_hash
 from streaming.core.state.queue_text import report_text
 
@@ -81,10 +82,11 @@ class QueueEvents:
         return [words[i] if i >= 0 else "" for i in self.columns[column].tolist()]
 
 
-def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> QueueEvents:
+def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None, late: Array) -> QueueEvents:
     """Return the events of a wire-format table without those that change a message.
 
-    `queue`: the index of each event's queue; `ahead_ms`: how far each was dated in the future.
+    `queue`: the index of each event's queue; `ahead_ms`: how far each was dated in the future; `late`: which are marked
+    as late.
     """
     n = len(table)
     if not n:
@@ -100,6 +102,7 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None) -> 
     flags[np.array([one.counts is not None for one in read])[attributes]] |= COUNTED
     if ahead_ms is not None:
         flags[ahead_ms > 0] |= AHEAD
+    flags[late] |= LATE
     kinds = np.array([KINDS.index(word) for word in words], dtype=np.uint8)[kind]
     hi, lo = np.zeros((2, n), dtype=np.uint64)
     if (kinds == OUTLIVED).any():
@@ -191,7 +194,7 @@ def _identities(table: pa.Table, attributes: Array) -> Array:
     """Return a hash of all fields of each event; `attributes`: that of the valid ones, so that spelling makes no difference."""
     identity: Array = mix(attributes)
     for column in table.schema:
-        if column.name in ("attributes", AHEAD_MS) or table[column.name].null_count == len(table):
+        if column.name in ("attributes", AHEAD_MS, MARKED_LATE) or table[column.name].null_count == len(table):
             continue
         # An absent field adds nothing, so it makes no difference whether other events of the table have it.
         if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):

@@ -21,6 +21,7 @@ from streaming.core.events.events import (
     REDRIVEN_IN,
     Events,
 )
+from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
@@ -50,7 +51,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     if not len(key):
         return 0
     starts = np.flatnonzero(run_starts(key))
-    late = columns["at"] < state.high_water - settings.lateness_ms
+    late = is_late(state, columns["at"], columns["flags"], settings)
     keys = key[starts]
     replace_placeholders(state, columns, late)
     restore_rows(state, keys, settings)

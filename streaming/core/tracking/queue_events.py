@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, run_starts
 from streaming.core.events.events import Events
+from streaming.core.events.late import is_late
 from streaming.core.events.queue_events import (
     AHEAD,
     BATCH,
@@ -68,7 +69,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
     _batches_failed(state, reported.take(kind == BATCH), settings)
     # A late one may be a repetition of one that is forgotten.
-    timely = reported["at"] >= state.high_water - settings.lateness_ms
+    timely = ~is_late(state, reported["at"], reported["flags"], settings)
     refused = (kind == OUTLIVED) & timely
     _refuse(state, numbers[refused], reported.take(refused))
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
@@ -78,7 +79,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
 def _count_results(state: ShardState, reported: QueueEvents, new: Array, settings: Settings) -> None:
     flags = reported["flags"]
     counts = (flags & PRIMARY) != 0
-    late = reported["at"] < state.high_water - settings.lateness_ms
+    late = is_late(state, reported["at"], flags, settings)
     result = np.where(late, 0, np.where(~new, 1, np.where((flags & AHEAD) != 0, 2, 3)))[counts]
     for name, n in zip(("late", "duplicate", "ahead", "accepted"), np.bincount(result, minlength=4).tolist(), strict=True):
         if n:

@@ -54,8 +54,11 @@ def recording(folder: Path) -> Path:
         events.append(event("received", "bad", at, **received))
         events.append(event("received", "p0", at, queue="pay.fifo", group="g0", sequence=str(10**19), **received))
     events.append(event("dead_lettered", "bad", T0 + 160_000, to_queue="orders-dlq"))
+    events.append(event("sent", "newest", T0 + 601_000))
+    # Late by a millisecond, and not.
+    late = [event("sent", f"late{n}", T0 + 1_000 - n) for n in (1, 0)]
     path = folder / "recording.ndjson"
-    lines = ndjson(*sorted(events, key=lambda e: e["at"])).splitlines(keepends=True)
+    lines = ndjson(*sorted(events, key=lambda e: e["at"]), *late).splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:50], b'{"v": 1, "type": "no such type", "at": 1}\n', *lines[50:], b"not JSON\n"]))
     return path
 
@@ -85,6 +88,7 @@ def test_both_engines_write_the_same_lines(spark_engine: Engine, tmp_path: Path,
     assert len(local[0]) > 500
     assert any('"PoisonMessage"' in line for line in local[0])
     assert any('"DeadLetterArrived"' in line for line in local[0])
+    assert any('"result":"late"' in line.replace(" ", "") and '"value":1' in line.replace(" ", "") for line in local[0])
     assert any('"result": "invalid"' in line or '"result":"invalid"' in line for line in local[0])
     assert spark == local
 
