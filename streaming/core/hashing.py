@@ -141,6 +141,11 @@ def hash_texts(texts: pa.Array) -> U64:
     return hashed
 
 
+def hash_in_queues(hashed: U64, queue_hashes: U64) -> U64:
+    """Hash (queue, string) from the hash of each: the same string in two queues gives two values. 0 stays 0."""
+    return np.where(hashed != 0, mix(hashed + queue_hashes), np.uint64(0))
+
+
 def bits_to_uuid(hi: int, lo: int) -> str:
     """Return the text of a UUID from its bits."""
     digits = f"{hi:016x}{lo:016x}"

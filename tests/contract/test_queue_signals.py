@@ -127,6 +127,20 @@ def test_batch_retry_storm(tmp_path: Path) -> None:
     assert lines.signals("BatchRetryStorm", "resolved")
 
 
+@pytest.mark.parametrize("other", [{"queue": "other"}, {"scope": "other"}, {"system": "aws_sqs"}])
+def test_a_batch_of_the_same_id_in_another_queue_did_not_fail(tmp_path: Path, other: dict[str, str]) -> None:
+    """Batch ids are unique within their queue: a retry storm of one queue says nothing of another that uses the same ids."""
+    events = []
+    for queue, failed in (({"system": "cloudflare_queues"}, 1), ({"system": "cloudflare_queues", **other}, 0)):
+        for n in range(5):
+            for turn in (1, 2):
+                events.append(ev("received", 10 * turn, message_id=f"m{n}", receive_count=turn, batch_id=f"b{turn}", **queue))
+            events.append(ev("released", 11, message_id=f"m{n}", **queue))
+        events.append(ev("batch", 11, batch_id="b1", attributes={"size": 5, "failed": failed, "retried": 5}, **queue))
+    fired = replayed(events, tmp_path).signals("BatchRetryStorm", "firing")
+    assert [(x["system"], x["scope"], x["queue"]) for x in fired] == [("cloudflare_queues", "", "q")]
+
+
 @pytest.mark.simulation
 @pytest.mark.parametrize(("in_flight", "fires"), [(29, False), (30, True)])
 def test_noisy_group(tmp_path: Path, in_flight: int, fires: bool) -> None:

@@ -58,7 +58,7 @@ DTYPES: dict[str, str] = {
     "seq_hi": "u8",
     "seq_lo": "u8",
     "consumer": "i4",  # index into `consumers`; -1: none
-    "batch": "u8",  # hash of the batch id; 0: none
+    "batch": "u8",  # hash of the queue and its batch id; 0: none
     "peer": "i4",  # the other queue of a move, index into `queues`; -1: none
     "reason": "i4",  # index into `reasons`; -1: none
     "text": "i4",  # index into `texts`; -1: the id is a UUID

@@ -15,7 +15,7 @@ from streaming.core.events.late import LATE, MARKED_LATE
 from streaming.core.events.moves import expand_moves
 from streaming.core.events.queue_events import QueueEvents, read_queue_events
 from streaming.core.events.sequences import read_sequences
-from streaming.core.hashing import hash_texts, ids_to_bits
+from streaming.core.hashing import hash_in_queues, hash_texts, ids_to_bits, queue_hash
 from streaming.core.settings import QueueName
 
 SAME_RECEIVE_MS = 1_000
@@ -71,7 +71,7 @@ def prepare(table: pa.Table) -> Events:
         "seq_hi": seq_hi,
         "seq_lo": seq_lo,
         "consumer": consumer,
-        "batch": hash_texts(batch) if batch.null_count < n else np.zeros(n, dtype=np.uint64),
+        "batch": _batches(batch, queues, queue_index) if batch.null_count < n else np.zeros(n, dtype=np.uint64),
         "peer": np.full(n, -1, dtype=np.int32),
         "reason": reason,
         "text": text,
@@ -116,6 +116,11 @@ def _queues(table: pa.Table) -> tuple[list[QueueName], Array]:
         pick = [w[i - 1] if i else "" for w, i in zip(words, (system, scope, queue), strict=True)]
         names.append(QueueName(*pick))
     return names, index
+
+
+def _batches(ids: pa.Array, queues: list[QueueName], queue_index: Array) -> Array:
+    """Return the hash of each row's batch id. Batches of different queues may have the same id."""
+    return hash_in_queues(hash_texts(ids), np.array([queue_hash(name) for name in queues], dtype=np.uint64)[queue_index])
 
 
 def _mark_ahead(events: Events, ahead_ms: Array) -> None:

@@ -23,7 +23,7 @@ from streaming.core.events.queue_events import (
     QUEUE_STATE,
     QueueEvents,
 )
-from streaming.core.hashing import hash_texts, row_key
+from streaming.core.hashing import hash_in_queues, hash_texts, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_report
@@ -67,7 +67,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     np.maximum.at(state.queues.column("last_event_at"), numbers, reported["at"])
     kind = reported["kind"]
     _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
-    _batches_failed(state, reported.take(kind == BATCH), settings)
+    _batches_failed(state, numbers[kind == BATCH], reported.take(kind == BATCH), settings)
     # A late one may be a repetition of one that is forgotten.
     timely = ~is_late(state, reported["at"], reported["flags"], settings)
     refused = (kind == OUTLIVED) & timely
@@ -107,16 +107,17 @@ def _refuse(state: ShardState, numbers: Array, refused: QueueEvents) -> None:
         state.refusals[key] = Refusals(before.times + 1, max(before.last_at, at))
 
 
-def _batches_failed(state: ShardState, batches: QueueEvents, settings: Settings) -> None:
-    failed: dict[str, int] = {}
-    named = zip(batches.names("batch"), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
-    for batch_id, attributes, at in named:
+def _batches_failed(state: ShardState, numbers: Array, batches: QueueEvents, settings: Settings) -> None:
+    failed: dict[tuple[int, str], int] = {}
+    named = zip(numbers.tolist(), batches.names("batch"), batches["attributes"].tolist(), batches["at"].tolist(), strict=True)
+    for number, batch_id, attributes, at in named:
         if batch_id and read_report(batches.attributes[attributes]).get("failed"):
-            failed[batch_id] = max(at, failed.get(batch_id, 0))
+            failed[number, batch_id] = max(at, failed.get((number, batch_id), 0))
     if not failed:
         return
     # There may be thousands of ids, and hashing them together takes hardly longer than hashing one.
-    hashed = hash_texts(pa.array(list(failed), pa.string())).tolist()
+    ids = hash_texts(pa.array([batch_id for _, batch_id in failed], pa.string()))
+    hashed = hash_in_queues(ids, state.queues.hashes[[number for number, _ in failed]]).tolist()
     new = set(hashed) - state.failed_batches.keys()
     for batch, at in zip(hashed, failed.values(), strict=True):
         state.failed_batches[batch] = max(at, state.failed_batches.get(batch, 0))
