@@ -208,6 +208,22 @@ def test_message_dropped(tmp_path: Path, kind: str) -> None:
     assert lines.metric(f"messages_{kind}_total", queue="q")[660] == 1
 
 
+@pytest.mark.parametrize(
+    "none", [{"dead_letter_queue": None}, {"dead_letter_queue": ""}, {"has_dead_letter_queue": False}], ids=str
+)
+def test_a_message_given_back_at_its_last_delivery_is_dropped(tmp_path: Path, none: dict[str, Any]) -> None:
+    """Cloudflare deletes it where there is no dead-letter queue, in whichever way that is reported."""
+    events = [ev("queue_state", 0, attributes={"max_receive_count": 2, **none}), ev("sent", 1, message_id="m")]
+    for count in (1, 2):
+        events += [
+            ev("received", 10 * count, message_id="m", receive_count=count),
+            ev("released", 10 * count + 2, message_id="m"),
+        ]
+    lines = replayed([{**one, "system": "cloudflare_queues"} for one in events], tmp_path, until_s=60)
+    assert lines.times("MessageDropped", "firing", message_id="m") == [22]
+    assert lines.metric("messages_dropped_total", queue="q")[60] == 1
+
+
 @pytest.mark.simulation
 def test_a_reported_expiry_without_a_reason_is_no_guess(tmp_path: Path) -> None:
     """Only receives are reported, so losses are not inferred there; the broker's own report of one is believed."""

@@ -13,7 +13,14 @@ from streaming.core.columns import Array
 from streaming.core.events.events import RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
-from streaming.core.state.queues import T_DEAD_LETTERED, T_DROPPED, T_RECONCILED, dead_letter_queue, max_receive_count
+from streaming.core.state.queues import (
+    T_DEAD_LETTERED,
+    T_DROPPED,
+    T_RECONCILED,
+    dead_letter_queue,
+    max_receive_count,
+    reports_no_dead_letter_queue,
+)
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_MOVE_INFERRED, F_RECONCILED
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.apply_deliveries import COUNTED_RECEIVES
@@ -78,7 +85,7 @@ def _end_in(state: ShardState, record: QueueRow, keys: Array, now: int, settings
     over = window_ends(state, settings, at)
     target = dead_letter_queue(record, settings)
     is_known = max_receive_count(record, settings) is not None
-    if is_known and (target is not None or _has_none(record)):
+    if is_known and (target is not None or reports_no_dead_letter_queue(record)):
         # A delay that was asked for at the last delivery is not waited for.
         sure = at[given_back]
         ended_at = rows.at("window_at", sure)
@@ -97,8 +104,3 @@ def _end_in(state: ShardState, record: QueueRow, keys: Array, now: int, settings
     end(state, at[gone], over[gone], F_RECONCILED, T_RECONCILED)
     if target is not None and len(moved):
         add_dead_letters(state, record, moved, ended_at, settings)
-
-
-def _has_none(record: QueueRow) -> bool:
-    """Whether the queue is known to have no dead-letter queue."""
-    return record.attribute("dead_letter_queue") == "" or record.attribute("has_dead_letter_queue") is False

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
-from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth
+from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_dead_letter_queue
 from streaming.judge import measures
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, plural, seconds
@@ -84,7 +84,7 @@ def _what_follows(c: Context) -> str:
     """Describe what happens to a message whose receives are used up."""
     if c.dead_letter_queue:
         return f"next it moves to {c.dead_letter_queue}"
-    if c.summary.attribute("dead_letter_queue") == "" or c.summary.attribute("has_dead_letter_queue") is False:
+    if reports_no_dead_letter_queue(c.summary):
         return "next it is lost: there is no dead-letter queue"
     return "next it moves to a dead-letter queue, or is lost"
 

@@ -50,6 +50,10 @@ def found(merged: Merged, queue: str = "orders") -> dict[str, int]:
     [
         (TO_DLQ, {"dead_lettered": 1}, {"dead_lettered": 1}),
         (NO_DLQ, {"dropped": 1}, {"dropped": 1}),
+        (KNOWN | {"dead_letter_queue": None}, {"dropped": 1}, {"dropped": 1}),
+        (KNOWN | {"has_dead_letter_queue": False}, {"dropped": 1}, {"dropped": 1}),
+        # There is one, of which only the name is not known.
+        (KNOWN | {"dead_letter_queue": None, "has_dead_letter_queue": True}, {"visible": 1}, {"reconciled": 1}),
         # Where it went is not known.
         (KNOWN, {"visible": 1}, {"reconciled": 1}),
         # Cloudflare's default is three retries.
@@ -59,7 +63,17 @@ def found(merged: Merged, queue: str = "orders") -> dict[str, int]:
         # It was delivered more often than that: the limit must be another one.
         ({"max_receive_count": 3}, {"visible": 1}, {"visible": 1}),
     ],
-    ids=["dead-letter queue", "none", "one or none", "limit unknown", "retries left", "limit contradicted"],
+    ids=[
+        "dead-letter queue",
+        "none",
+        "null",
+        "says so",
+        "no name",
+        "one or none",
+        "limit unknown",
+        "retries left",
+        "other limit",
+    ],
 )
 def test_a_message_given_back_at_its_last_delivery_is_gone(
     attributes: dict[str, Any], at_once: dict[str, int], after_two_minutes: dict[str, int]
