@@ -12,7 +12,7 @@ from streaming.judge.context import HOUR_MS, Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
 from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
-from streaming.judge.rules.consumers import strategy_verdicts
+from streaming.judge.rules.consumers import connected_since, strategy_verdicts
 from streaming.judge.rules.failing import failing_since, making_since, outlived_since
 from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, open_since, saturated_since
 from streaming.judge.rules.lagging import eased_since, lagging_since
@@ -46,7 +46,7 @@ CONDITIONS: tuple[Condition, ...] = (
     failed_since,
     uncovered_since,
 )
-OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since, working_since)
+OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since, working_since, connected_since)
 
 
 def remember_holds(c: Context) -> None:

@@ -103,6 +103,28 @@ def test_a_visibility_that_was_changed_may_be_a_delayed_retry(tmp_path: Path) ->
 
 
 @pytest.mark.simulation
+@pytest.mark.parametrize(
+    ("connected", "fired_at"),
+    [
+        ({0: {}}, [40]),
+        # It was there before the collector was.
+        ({0: {"connected_at": ms(-300)}}, [10]),
+        # A consumer that comes back counts anew.
+        ({0: {}, 15: {"connected": False}, 45: {}}, [100]),
+        ({0: {"connected": False}}, []),
+    ],
+    ids=["first report", "reported", "came back", "gone"],
+)
+def test_a_consumer_that_never_acknowledged(tmp_path: Path, connected: dict[int, dict[str, Any]], fired_at: list[float]) -> None:
+    """AbortSlowAckConsumer counts from its subscription, which was no later than the first report. It checks at 10, 40, 70, 100 s."""
+    events = [ev("sent", 10, message_id="m"), ev("received", 10, message_id="m", receive_count=1, consumer="c")]
+    for at, attributes in connected.items():
+        events.append(ev("consumer_state", at, consumer="c", attributes={"connected": True, "dispatched": 1, **attributes}))
+    lines = replayed([{**one, "system": "activemq"} for one in events], tmp_path, until_s=100)
+    assert lines.times("SlowConsumer", "firing", part="ack") == fired_at
+
+
+@pytest.mark.simulation
 def test_batch_retry_storm(tmp_path: Path) -> None:
     """Batches of ten fail because of one bad message each: nine good ones of each are redelivered."""
     events = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import HeldBy
-from streaming.judge.conditions import once
+from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context, duration, seconds, work_time
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import no_ends_reported
@@ -107,6 +107,23 @@ class StrategyVerdict(NamedTuple):
     """What the strategy remembers of the consumer for its next verdict."""
 
 
+@conditions("connected")
+def connected_since(c: Context) -> Mapping[str, int]:
+    """Return consumer -> since when one has been connected of which neither its start nor an acknowledgement is known.
+
+    It is known to have acknowledged nothing only where acknowledgements are reported, and none of its own was missed.
+    """
+    if no_ends_reported(c.recent):
+        return {}
+    return {
+        name: state.at
+        for name, state in c.summary.consumer_states.items()
+        if state.attributes.get("connected") is True
+        and all(state.attributes.get(known) is None for known in ("connected_at", "last_ack_at"))
+        and name not in c.summary.consumer_acks
+    }
+
+
 @once
 def strategy_verdicts(c: Context) -> dict[str, StrategyVerdict]:
     """Return `strategy:consumer` -> verdict, where the strategies are emulated."""
@@ -176,6 +193,8 @@ def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> Consumer
     attributes.setdefault("last_ack_at", c.summary.consumer_acks.get(consumer))
     if held is not None:
         attributes.setdefault("dispatched", held.held)
+        if attributes.get("connected_at") is None and consumer not in unconfirmed(c):
+            attributes["connected_at"] = connected_since(c).get(consumer)
     return consumer_report(
         consumer,
         attributes,
