@@ -125,6 +125,27 @@ def test_a_consumer_that_never_acknowledged(tmp_path: Path, connected: dict[int,
 
 
 @pytest.mark.simulation
+@pytest.mark.parametrize(("visible", "fires"), [(20, True), (0, False)])
+def test_a_full_window_while_the_broker_counts_more(tmp_path: Path, visible: int, fires: bool) -> None:
+    """Sends are not reported, so only the broker's count shows whether more messages wait than the ten that the window holds."""
+    events = []
+    for at in range(120):
+        about = {"message_id": f"m{at}", "consumer": "c"}
+        events += [ev("received", at, receive_count=1, **about), ev("deleted", at + 10, **about)]
+        if at % 10 == 0:
+            state = {"connected": True, "prefetch": 10, "dispatched": 10}
+            events.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": 10}))
+            events.append(ev("consumer_state", at, consumer="c", attributes=state))
+    lines = replayed([{**one, "system": "activemq"} for one in events], tmp_path, until_s=120)
+    assert lines.metric("telemetry_basis", basis="consumers")[120] == 1
+    assert lines.metric("queue_messages", state="visible")[120] == visible
+    fired = lines.signals("SlowConsumer", "firing", part="prefetch")
+    assert [one["evidence"]["summary"].split(" slow: ")[1].split(";")[0] for one in fired] == (
+        [f"holds 10 of 10 messages it may while {visible} wait"] if fires else []
+    )
+
+
+@pytest.mark.simulation
 def test_batch_retry_storm(tmp_path: Path) -> None:
     """Batches of ten fail because of one bad message each: nine good ones of each are redelivered."""
     events = []

@@ -199,6 +199,6 @@ def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> Consumer
         consumer,
         attributes,
         oldest_held_since_ms=held.since if held else None,
-        queue_waiting=c.summary.numbers["visible"],
+        queue_waiting=c.knowledge.depth.get("visible", c.summary.numbers["visible"]),
         median_hold_ms=c.median_hold_ms,
     )
