@@ -241,3 +241,16 @@ def test_a_collapse_without_consumers_says_so(tmp_path: Path) -> None:
     lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, until_s=400)
     (fired,) = lines.signals("ConcurrencyCollapsed", "firing")
     assert fired["evidence"]["summary"].endswith(": consumers receive nothing.")
+
+
+@pytest.mark.simulation
+def test_of_messages_sent_at_once_the_received_one_is_the_head(tmp_path: Path) -> None:
+    """Without `sequence`, what was delivered shows the order of the group, whatever the names of its queue and messages."""
+    received = {f"q{n}.fifo": "abc"[n % 3] for n in range(12)}
+    events = [ev("queue_state", 0, queue, attributes=FIFO) for queue in received]
+    events += [ev("sent", 1, queue, message_id=name, group="A") for queue in received for name in "abc"]
+    for n, at in enumerate((2, 23, 44)):
+        events += [ev("received", at, q, message_id=name, group="A", receive_count=n + 1) for q, name in received.items()]
+    fired = replayed(events, tmp_path, until_s=100).signals("GroupStuck", "firing")
+    assert {x["queue"]: x["evidence"]["head_message_id"] for x in fired} == received
+    assert {x["at"] for x in fired} == {ev("x", 61)["at"]}

@@ -184,6 +184,12 @@ def passes(youngest: tuple[int, int], head: Message, since: int) -> bool:
     return youngest[0] > head.sent_at and youngest[1] > since
 
 
+def place_in_queue(m: Message, by_position: bool) -> tuple[int, ...]:
+    """Return what orders the messages of a group; of those sent at once, the broker delivers the one in front again and again."""
+    position = (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0, m.sent_at)
+    return (*position, not m.moves(), -m.receive_count, m.last_received)
+
+
 class Model:
     """All queues. `tell` takes events in any order; everything else only reads."""
 
@@ -313,7 +319,7 @@ class Model:
             # Where any message of the queue lacks a position, only send times can be used.
             everyone = [m for ms in groups.values() for m in ms]
             by_position = all(m.sequence is not None for m in everyone)
-            head = min(messages, key=lambda m: (0 if by_position else m.sent_at, m.sequence is not None, m.sequence or 0))
+            head = min(messages, key=lambda m: place_in_queue(m, by_position))
             since = max(head.sent_at, head.delay, settled[name])
             returning = head.returning(now)
             if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):

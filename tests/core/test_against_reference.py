@@ -42,6 +42,23 @@ def lifecycles(draw: st.DrawFn, ends: Sequence[str] = ENDS) -> list[Wire]:
 
 
 @st.composite
+def sent_at_once(draw: st.DrawFn) -> list[Wire]:
+    """Return a group of messages without positions that were sent in the same millisecond, no two of them received at once."""
+    receives = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    events = []
+    # One is never received.
+    for n, times in enumerate(draw(st.permutations([0, *receives]))):
+        about = {"message_id": f"{n}" * 9, "group": "a"}
+        events.append(event("sent", 0, "payments.fifo", **about))
+        for count in range(1, times + 1):
+            at = draw(st.integers(1, 2_000)) * 10 + 25_000 * count + n
+            events.append(event("received", at, "payments.fifo", receive_count=count, **about))
+            if draw(st.integers(0, 3)) == 0:
+                events.append(event("released", at + 5_000, "payments.fifo", **about))
+    return events
+
+
+@st.composite
 def purges(draw: st.DrawFn) -> list[Wire]:
     """Return purges of the queues, at any time during the lives."""
     times = draw(st.lists(st.tuples(st.sampled_from(sorted(VISIBILITY_MS)), st.integers(0, 290_000)), max_size=4, unique=True))
@@ -185,6 +202,14 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 def test_core_and_reference_agree(data: st.DataObject) -> None:
     """Shuffled, repeated, split into steps, restarted from the packed state, compacted at once or never, over several shards."""
     agree(data, data.draw(lifecycles()))
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_core_and_reference_agree_on_messages_sent_at_once(data: st.DataObject) -> None:
+    """Without positions, what was received shows which message of a group is its head."""
+    agree(data, STATES + data.draw(sent_at_once()))
 
 
 @pytest.mark.slow

@@ -49,9 +49,11 @@ def ordered_queue_reports(
 
 
 def _in_order(state: ShardState, rows: Array) -> Array:
-    """Return the order in which the queues would deliver these rows, queue by queue.
+    """Return the order in which the queues would deliver these rows, queue by queue: the only definition of that order.
 
     By sequence where every message of the queue has one; else by send time, as a message without one would always come first.
+    Of messages whose position and send time are equal, those that were received stand before those that never were, as nothing
+    behind the head is delivered: first the one received most often, then the one received first.
     """
     live = state.rows
     queue, kind = live.at("queue", rows), live.at("seq_kind", rows)
@@ -59,7 +61,9 @@ def _in_order(state: ShardState, rows: Array) -> Array:
     unsequenced = np.zeros(len(state.queues), dtype=bool)
     unsequenced[queue[kind == 0]] = True
     by_sent = np.where(unsequenced[queue], sent, 0)
-    keys = (live.key[rows], sent, lo, hi, kind, by_sent, queue)
+    receives, received_at = live.at("receive_count", rows), live.at("last_received", rows)
+    never = (receives == 0) & (live.at("window_at", rows) == 0)
+    keys = (live.key[rows], received_at, -receives, never, sent, lo, hi, kind, by_sent, queue)
     varying = [k for k in keys if len(k) and not (k == k[0]).all()]
     return np.lexsort(varying) if varying else np.arange(len(rows))
 
