@@ -157,3 +157,10 @@ class Settings:
         if rule is not None and rule.ordered is not None:
             return rule.ordered
         return name.queue.endswith(".fifo") or name in self.ordered_queues
+
+    def keeps_order(self, name: QueueName, reported: bool | None) -> bool:
+        """Whether the queue keeps order within a group. `reported`: what its events say, where they say something."""
+        rule = self.rule(name)
+        if reported is False and name not in self.ordered_queues and (rule is None or rule.ordered is None):
+            return False
+        return self.is_ordered(name)

@@ -31,6 +31,8 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     if now // SKEW_KEPT_MS > before // SKEW_KEPT_MS:
         state.queues.column("skew_ms")[:] = 0
     events, refused = admit(state, packet.events, settings)
+    for name in sorted(events.unordered_queues):
+        state.queues[state.queue_number(name)].deny_order()
     apply_queue_events(state, events, settings)
     if left_out := apply_events(state, events, settings):
         refused[TOO_MANY_MESSAGES] = left_out

@@ -92,7 +92,7 @@ class Context:
         self.visibility_is_known = known_visibility_s(summary, settings) is not None
         self.max_receive_count = max_receive_count(summary, settings)
         self.dead_letter_queue = dead_letter_queue(summary, settings)
-        self.ordered = summary.ordered or settings.is_ordered(summary.name)
+        self.ordered = summary.ordered or settings.keeps_order(summary.name, summary.attribute("ordered"))
         self.paused = summary.attribute("paused") is True
         self.tracked = numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
         self.broker_counts = _fresh_counts(summary.attributes, self.now)

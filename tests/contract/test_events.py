@@ -141,6 +141,20 @@ def test_a_queue_is_ordered_by_its_word_or_its_name(tmp_path: Path, queue: str, 
     assert len(replayed(events, tmp_path, until_s=120).signals("GroupStuck", "firing")) == 1
 
 
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    ("said", "stuck"),
+    [([False] * 4, 0), ([False, None, None, None], 0), ([None, None, None, False], 0), ([False, False, False, True], 1)],
+    ids=["all say so", "the first says so", "the last says so", "another says it keeps order"],
+)
+def test_a_queue_named_fifo_keeps_no_order_where_its_events_say_so(tmp_path: Path, said: list[bool | None], stuck: int) -> None:
+    """The end of the name is only a default."""
+    events = [ev("sent", i, "q.fifo", message_id=f"m{i}", sequence=str(i), group="g") for i in range(3)]
+    events += [ev("received", 5, "q.fifo", message_id="m0", group="g")]
+    events = [event | ({} if word is None else {"ordered": word}) for event, word in zip(events, said, strict=True)]
+    assert len(replayed(events, tmp_path, until_s=120).signals("GroupStuck", "firing")) == stuck
+
+
 NAMES = [
     '"quoted"\\',
     "<script>alert(1)</script>",

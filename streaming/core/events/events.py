@@ -85,6 +85,8 @@ class Events:
     dead_letter_queues: set[QueueName] = field(default_factory=set)
     """Queues that something was dead-lettered to: every shard must know them as dead-letter queues."""
     ordered_queues: set[QueueName] = field(default_factory=set)
+    unordered_queues: set[QueueName] = field(default_factory=set)
+    """Queues of which an event says that they keep no order, although their name says that they do."""
     skews: dict[QueueName, int] = field(default_factory=dict)
     """How far events of each queue were dated in the future, in milliseconds."""
 

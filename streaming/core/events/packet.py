@@ -63,6 +63,7 @@ def pack(packet: Packet) -> bytes:
         "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
         "ordered": sorted(events.ordered_queues),
+        "unordered": sorted(events.unordered_queues),
         "invalid": packet.invalid,
         "quarantine": [[q.reason, q.detail, base64.b64encode(q.raw).decode(), q.origin, q.line] for q in packet.quarantine],
     }
@@ -87,7 +88,8 @@ def unpack(blobs: Sequence[bytes]) -> Packet:
 
 def _is_empty(packet: Packet) -> bool:
     events = packet.events
-    return not (len(events) or len(events.about_queues) or packet.invalid or events.dead_letter_queues or events.ordered_queues)
+    about = events.dead_letter_queues or events.ordered_queues or events.unordered_queues
+    return not (len(events) or len(events.about_queues) or packet.invalid or about)
 
 
 def _unpack_one(blob: bytes) -> Packet:
@@ -107,6 +109,7 @@ def _unpack_one(blob: bytes) -> Packet:
         about_queues=about_queues,
         dead_letter_queues={_name(q) for q in header["dlq"]},
         ordered_queues={_name(q) for q in header["ordered"]},
+        unordered_queues={_name(q) for q in header["unordered"]},
         skews={_name(q): skew for q, skew in header["skews"]},
     )
     kept = [
@@ -150,6 +153,7 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
         about_queues.append((events.about_queues, moved["queues"]))
         out.events.dead_letter_queues |= events.dead_letter_queues
         out.events.ordered_queues |= events.ordered_queues
+        out.events.unordered_queues |= events.unordered_queues
         for queue, skew in events.skews.items():
             out.events.skews[queue] = max(skew, out.events.skews.get(queue, 0))
         out.invalid += packet.invalid

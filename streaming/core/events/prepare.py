@@ -135,6 +135,11 @@ def _learn_ordered(events: Events, column: pa.ChunkedArray) -> None:
     ordered = plain(column)
     if ordered.null_count == len(ordered):
         return
-    is_marked = pc.fill_null(ordered, False).to_numpy(zero_copy_only=False).astype(bool) & (events.columns["code"] != 0)
+    about_message = events.columns["code"] != 0
+    is_marked = pc.fill_null(ordered, False).to_numpy(zero_copy_only=False).astype(bool) & about_message
     for queue in np.unique(events.columns["queue"][is_marked]).tolist():
         events.ordered_queues.add(events.queues[queue])
+    is_denied = ~pc.fill_null(ordered, True).to_numpy(zero_copy_only=False).astype(bool) & about_message
+    for queue in np.unique(events.columns["queue"][is_denied]).tolist():
+        if events.queues[queue].queue.endswith(".fifo"):
+            events.unordered_queues.add(events.queues[queue])

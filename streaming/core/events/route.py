@@ -44,6 +44,7 @@ def route(
         packet.events.about_queues = about_queues
         packet.events.dead_letter_queues = events.dead_letter_queues
         packet.events.ordered_queues = events.ordered_queues
+        packet.events.unordered_queues = events.unordered_queues
         packet.events.skews = events.skews
     packets[0].invalid = invalid
     packets[0].quarantine = list(quarantine)

@@ -277,7 +277,7 @@ def _cloudwatch_oldest(state: ShardState, w: Windows, selected: _Selected, now: 
     apart = np.flatnonzero(w.live & np.logical_or.reduce(marks)) if marks else np.zeros(0, dtype=np.int64)
     oldest = _oldest_without(state, w, selected, apart)
     queue = rows.at("queue", apart)
-    ordered = state.queues.is_ordered(settings)[queue]
+    ordered = state.queues.keeps_order(settings)[queue]
     last, before, arrived = rows.at("restart", apart), rows.at("restart_before", apart), rows.at("arrived", apart)
     restart = np.where((last > 0) & (last <= now), last, np.where(before <= now, before, 0))
     base = rows.at("sent", apart)

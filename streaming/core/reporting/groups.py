@@ -28,7 +28,7 @@ def ordered_queue_reports(
     rows = state.rows
     if not rows.has("group"):
         return {}
-    ordered = state.queues.is_ordered(settings)
+    ordered = state.queues.keeps_order(settings)
     if not ordered.any():
         return {}
     grouped = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
@@ -280,7 +280,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     rows = state.rows
     if not rows.has("group"):
         return {}
-    ordered = state.queues.is_ordered(settings)
+    ordered = state.queues.keeps_order(settings)
     grouped = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
     if not len(grouped):
         return {}

@@ -33,10 +33,13 @@ LIMITS = (
     "delay_ms",
 )
 """`visibility_known`: 0 where the visibility timeout is assumed. `max_receive_count`: 0 when not known. `last_delivery`: 0 where
-a message whose last delivery failed waits for the next receive. `ordered`: 1 where the settings say so. `blocks_groups`: 1
-where nothing of a group is delivered behind a message that waits or is in flight. `dead_letter_queue`: 1 where there is one.
-`held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal resolves.
-`delay_ms`: for how long a message is delayed of which the send says nothing else."""
+a message whose last delivery failed waits for the next receive. `ordered`: KEEPS_ORDER or IN_ONE_SHARD where the settings say so.
+`blocks_groups`: 1 where nothing of a group is delivered behind a message that waits or is in flight. `dead_letter_queue`: 1 where
+there is one. `held_ms`: when a message counts as held too long. The quiet times: how long after an arrival or a loss its signal
+resolves. `delay_ms`: for how long a message is delayed of which the send says nothing else."""
+
+KEEPS_ORDER, IN_ONE_SHARD = 1, 2
+"""Where events say that a queue keeps no order, all its messages stay in the shard that its name chooses."""
 
 
 def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
@@ -51,7 +54,7 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         max_receive_count(queue, settings) or 0,
         last_delivery(queue, settings),
         poison_receives(queue, settings),
-        int(settings.is_ordered(queue.name)),
+        _ordered(queue, settings),
         int(queue.name.system in BLOCKS_GROUPS),
         int(dead_letter_queue(queue, settings) is not None),
         int(max(held_ms, thresholds.held_min_s * 1000)),
@@ -60,3 +63,9 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         int(thresholds.dropped_quiet_s * 1000),
         int((queue.number("delay_s") or queue.number("delivery_delay_s") or 0) * 1000),
     )
+
+
+def _ordered(queue: Described, settings: Settings) -> int:
+    if settings.keeps_order(queue.name, queue.attribute("ordered")):
+        return KEEPS_ORDER
+    return IN_ONE_SHARD if settings.is_ordered(queue.name) else 0

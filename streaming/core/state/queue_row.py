@@ -114,6 +114,11 @@ class QueueRow:
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, without_excess(known))
 
+    def deny_order(self) -> None:
+        """Note that the queue keeps no order, as an attribute of the earliest time, so that no order of arrival matters."""
+        if "ordered" not in self.attributes:
+            self.table.put_attributes(self.place, {**self.attributes, "ordered": Reported(1, False)})
+
     def _learn_timeout(self, reports: Sequence[Reported]) -> None:
         before = change = self.timeout
         known = self.attributes.get(VISIBILITY_TIMEOUT)

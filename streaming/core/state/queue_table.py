@@ -15,7 +15,7 @@ from streaming.core.columns import Array
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.counts import LOOKED_AT_MS, compactable_counts, empty_since, sorted_counts, summary_of_counts
-from streaming.core.state.limits import LIMITS, limits_of
+from streaming.core.state.limits import KEEPS_ORDER, LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
@@ -147,8 +147,13 @@ class QueueTable:
         return self._limits[:, LIMITS.index(name)]
 
     def is_ordered(self, settings: Settings) -> Array:
-        """Return which queues are ordered, by their telemetry or by the settings."""
+        """Return which queues are wholly in one shard because their order matters, by their telemetry or by the settings."""
         ordered: Array = self._columns["ordered"] | (self.limit("ordered", settings) > 0)
+        return ordered
+
+    def keeps_order(self, settings: Settings) -> Array:
+        """Return which of them keep order within a group: not those of which the events say otherwise."""
+        ordered: Array = self._columns["ordered"] | (self.limit("ordered", settings) == KEEPS_ORDER)
         return ordered
 
     def attributes(self, number: int) -> dict[str, Reported]:

@@ -98,6 +98,7 @@ Attribute = Literal[
     "max_retries",
     "max_retry_delay_s",
     "oldest_sent_at",
+    "ordered",
     "paused",
     "redrive_allow_policy",
     "redrive_task",

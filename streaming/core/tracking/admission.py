@@ -115,6 +115,7 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
         about_queues=about_queues.take(~unknown),
         dead_letter_queues=events.dead_letter_queues - outside,
         ordered_queues=events.ordered_queues - outside,
+        unordered_queues=events.unordered_queues - outside,
         skews={name: skew_ms for name, skew_ms in events.skews.items() if name not in outside},
     )
     return kept, refused

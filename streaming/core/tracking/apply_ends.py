@@ -125,7 +125,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     by_default = (live.at("flags", row) & F_WINDOW_DEFAULT) != 0
     late &= ~by_default | (state.queues.limit("visibility_known", settings)[seg["queue"][event]] > 0)
     # SQS deletes no message of a FIFO queue after its window: the window of one that it deleted was extended, unreported.
-    late &= ~state.queues.is_ordered(settings)[seg["queue"][event]]
+    late &= ~state.queues.keeps_order(settings)[seg["queue"][event]]
     holder = live.at("consumer", row)
     stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
     ended = live.at("ended", row)

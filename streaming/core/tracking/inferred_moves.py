@@ -69,7 +69,7 @@ def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
     over = window_ends(state, settings, candidates)
     queue, group = rows.at("queue", candidates), rows.at("group", candidates)
     # One that was given back may be from the same batch as a later message that is settled after that.
-    kept_order = state.queues.is_ordered(settings)[queue] & (group >= 0) & (rows.at("window_code", candidates) != RELEASED)
+    kept_order = state.queues.keeps_order(settings)[queue] & (group >= 0) & (rows.at("window_code", candidates) != RELEASED)
     followed = kept_order & (np.append(state.groups.time, 0)[group] > over)
     moved: list[tuple[QueueRow, Array, Array]] = []
     for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):

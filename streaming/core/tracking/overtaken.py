@@ -52,7 +52,7 @@ def drop_overtaken(state: ShardState, now: int, settings: Settings) -> None:
     if not groups.reached_at.any() or not rows.has("seq_kind"):
         return
     # Whether dead letters keep the positions of their source is not known.
-    concerned = queues.is_ordered(settings) & (queues.limit("blocks_groups", settings) > 0) & ~queues.column("dead_letter")
+    concerned = queues.keeps_order(settings) & (queues.limit("blocks_groups", settings) > 0) & ~queues.column("dead_letter")
     hit = np.flatnonzero(concerned[rows["queue"]] & (rows["ended"] == 0) & (rows["group"] >= 0))
     group = rows.at("group", hit)
     before = _is_after(groups.reached_hi[group], groups.reached_lo[group], rows.at("seq_hi", hit), rows.at("seq_lo", hit))

@@ -87,7 +87,7 @@ def _drop_uncounted(state: ShardState, settings: Settings) -> None:
     which the length can only be assumed, and dead letters: who looks at them holds them for a while, and may not report that.
     """
     queues, rows = state.queues, state.rows
-    left_out = queues.is_ordered(settings) | queues.column("dead_letter")
+    left_out = queues.keeps_order(settings) | queues.column("dead_letter")
     visible_by = np.where(left_out, 0, queues.column("without_visible_from") - COUNT_LAG_MS)
     if not (visible_by > 0).any():
         return
