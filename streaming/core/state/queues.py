@@ -274,9 +274,6 @@ class Described(Protocol):
     @property
     def name(self) -> QueueName: ...
 
-    @property
-    def attributes(self) -> Mapping[str, Reported]: ...
-
     def attribute(self, name: Attribute) -> Any: ...
 
     def number(self, name: Attribute) -> float | None: ...
@@ -337,10 +334,10 @@ def dead_letter_queue(record: Described, settings: Settings) -> str | None:
     return reported if reported and reported != record.name.queue else None
 
 
-def reports_no_dead_letter_queue(record: Described) -> bool:
-    """Whether the queue is reported to have no dead-letter queue, by an empty name or by `null` where a name would be."""
-    has_one = record.attribute("has_dead_letter_queue")
-    named = record.attributes.get("dead_letter_queue")
+def reports_no_dead_letter_queue(attributes: Mapping[str, Reported]) -> bool:
+    """Whether a queue is reported to have no dead-letter queue, by an empty name or by `null` where a name would be."""
+    has_one = latest_value(attributes, "has_dead_letter_queue")
+    named = attributes.get("dead_letter_queue")
     return has_one is False or (named is not None and (named.value == "" or (named.value is None and has_one is not True)))
 
 

@@ -85,7 +85,7 @@ def _end_in(state: ShardState, record: QueueRow, keys: Array, now: int, settings
     over = window_ends(state, settings, at)
     target = dead_letter_queue(record, settings)
     is_known = max_receive_count(record, settings) is not None
-    if is_known and (target is not None or reports_no_dead_letter_queue(record)):
+    if is_known and (target is not None or reports_no_dead_letter_queue(record.attributes)):
         # A delay that was asked for at the last delivery is not waited for.
         sure = at[given_back]
         ended_at = rows.at("window_at", sure)

@@ -84,7 +84,7 @@ def _what_follows(c: Context) -> str:
     """Describe what happens to a message whose receives are used up."""
     if c.dead_letter_queue:
         return f"next it moves to {c.dead_letter_queue}"
-    if reports_no_dead_letter_queue(c.summary):
+    if reports_no_dead_letter_queue(c.summary.attributes):
         return "next it is lost: there is no dead-letter queue"
     return "next it moves to a dead-letter queue, or is lost"
 
