@@ -26,6 +26,28 @@ def test_each_dead_letter_is_announced_and_all_end_five_minutes_after_the_last(t
     assert lines.metric("messages_dead_lettered_total", queue="q")[1980] == 3
 
 
+@pytest.mark.simulation
+@pytest.mark.parametrize("known_at_s", [0, 150], ids=["before the move", "after it"])
+@pytest.mark.parametrize(("source", "dead"), [("q", "d"), ("q.fifo", "d.fifo")])
+def test_a_move_that_does_not_say_where_to_is_to_the_known_dead_letter_queue(
+    tmp_path: Path, source: str, dead: str, known_at_s: int
+) -> None:
+    """The arrival, the depth, the ages and the expiry are those of a move that names it."""
+    attributes = {"dead_letter_queue": dead, "max_receive_count": 3, "visibility_timeout_s": 30}
+    events = [ev("queue_state", 0, dead, attributes={"retention_s": 3_600}), ev("sent", 5, source, message_id="m")]
+    events += [ev("queue_state", known_at_s, source, attributes=attributes)]
+    unnamed = ev("dead_lettered", 100, source, message_id="m")
+    lines = replayed([*events, unnamed], tmp_path, until_s=660)
+    named = replayed([*events, unnamed | {"to_queue": dead}], tmp_path, until_s=660)
+    assert lines.times("DeadLetterArrived", "firing", queue=dead) == [max(100, known_at_s)]
+    assert lines.times("DeadLetterArrived", "resolved", queue=dead) == [400]
+    assert lines.metric("queue_messages", queue=dead, state="visible")[660] == 1
+    for name in ("oldest_message_age_seconds", "dead_letter_expiry_seconds", "messages_dead_lettered_total"):
+        assert lines.metric(name, queue=dead).get(660) == named.metric(name, queue=dead).get(660)
+    if not known_at_s:
+        assert lines.lines == named.lines
+
+
 def counted_moves(moves: dict[int, str], until: int, *, known: bool) -> list[dict[str, Any]]:
     """Return moves at these seconds, each counted by the next of the collector's polls, in order of time.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -36,6 +38,17 @@ def expand_moves(events: Events, table: pa.Table) -> None:
 
 
 _MOVE_FIELDS: Final = ("to_queue", "from_queue", "new_message_id", "message_id")
+
+
+def with_targets(events: Events, targets: Mapping[int, str]) -> Events:
+    """Return the events with the second rows of moves that do not say where to; `targets` are the queues by row."""
+    columns = events.columns | {"peer": events.columns["peer"].copy()}
+    named = replace(events, columns=columns, queues=[*events.queues], dead_letter_queues={*events.dead_letter_queues})
+    derived = _Derived(named)
+    for row, to in targets.items():
+        _expand_dead_letter(derived, row, to)
+    derived.finish()
+    return named
 
 
 def _expand_dead_letter(derived: _Derived, row: int, to: str | None, *_: str | None) -> None:

@@ -67,6 +67,7 @@ F_ENTERED = 1 << 20  # its entry into the queue was reported: a send, a redrive,
 F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delivery that settled it
 F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
 F_PLACEHOLDER = 1 << 23  # a dead letter inferred in an ordered queue, in the shard of its source: see tracking/placeholder_rows
+F_TARGET_UNNAMED = 1 << 24  # its move was reported, but not where to: see tracking/unnamed_targets
 ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 

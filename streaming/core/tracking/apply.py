@@ -26,7 +26,7 @@ from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_FOUND_LATER
-from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED
+from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED, F_TARGET_UNNAMED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import without_room
@@ -36,6 +36,7 @@ from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.ends import find_remembered
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.segments import Segments, count_rows
+from streaming.core.tracking.unnamed_targets import name_targets
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
@@ -45,6 +46,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     """
     if not len(events):
         return 0
+    events = name_targets(state, events, settings)
     queue_map = _queue_numbers(state, events)
     columns = _without_known_moves(state, _sorted_by_message(events, queue_map, state), settings)
     key = columns["key"]
@@ -238,7 +240,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
             add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
-    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED))
+    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
     if anew.any():
         live.reset(rows[anew])
         state.drop_timelines(live.key[rows[anew]])

@@ -17,6 +17,7 @@ from streaming.core.events.events import (
     REDRIVEN,
     Events,
 )
+from streaming.core.events.late import is_late
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     NEVER,
@@ -39,6 +40,7 @@ from streaming.core.state.rows import (
     F_OUTLIVED,
     F_RECONCILED,
     F_REDRIVEN,
+    F_TARGET_UNNAMED,
     F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
@@ -85,7 +87,9 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
             mask &= (seg["flags"] & PRIMARY) != 0
             new = ((flags & F_MOVE_REPORTED) == 0)[seg.of_event]
             reported = seg.any(mask)
+            unnamed = _is_target_unnamed(state, seg, mask, flags, settings)
             flags = np.where(reported, (flags | F_MOVE_REPORTED) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
+            flags = np.where(unnamed, flags | F_TARGET_UNNAMED, flags).astype(np.uint32)
         duplicate |= mask & ~(seg.firsts(mask) & new)
         if kind == DELETED:
             _outlived(state, seg, mask, counted, settings)
@@ -106,6 +110,21 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _is_target_unnamed(state: ShardState, seg: Segments, moves: Array, flags: Array, settings: Settings) -> Array:
+    """Return which messages have a reported move among `moves`, and nothing so far that says where to; `flags` are their rows'.
+
+    A receive that names the source of a dead letter says it too. The flag of those of which it is said later is cleared: the
+    dead letter has a row of its own, perhaps in another shard, and must not get a placeholder as well.
+    """
+    named = seg.any((seg["code"] == DEAD_LETTERED) & (seg["peer"] >= 0))
+    flags[named] &= ~np.uint32(F_TARGET_UNNAMED)
+    timely = moves & ~is_late(state, seg["at"], seg["flags"], settings)
+    known = (flags & np.uint32(F_MOVE_REPORTED)) != 0
+    known |= (flags & np.uint32(F_DEAD_LETTERED | F_MOVE_INFERRED)) == F_DEAD_LETTERED
+    result: Array = seg.any(timely) & ~named & ~known
+    return result
 
 
 def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, settings: Settings) -> None:

@@ -25,6 +25,7 @@ from streaming.core.tracking.last_deliveries import end_last_deliveries
 from streaming.core.tracking.overtaken import drop_overtaken
 from streaming.core.tracking.retention import last_heard, run_out
 from streaming.core.tracking.surplus_messages import COUNT_LAG_MS, find_surplus_messages
+from streaming.core.tracking.unnamed_targets import add_unnamed_dead_letters
 from streaming.core.tracking.windows import visible_since
 
 
@@ -32,6 +33,7 @@ def settle_by_time(state: ShardState, now: int, settings: Settings) -> None:
     """End the messages that ended without an event by `now`."""
     if not state.messages:
         return
+    add_unnamed_dead_letters(state, settings)
     detect_dead_letters(state, settings)
     share_send_times(state, settings)
     _purge(state)
