@@ -31,10 +31,11 @@ def name_targets(state: ShardState, events: Events, settings: Settings) -> Event
     hit = np.flatnonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & PRIMARY) != 0) & (columns["peer"] < 0))
     if not len(hit):
         return events
+    sources = {queue: state.queue_number(events.queues[queue]) for queue in np.unique(columns["queue"][hit]).tolist()}
+    # Only now: some of the sources may be new.
     ordered = state.queues.is_ordered(settings)
     targets: dict[int, str] = {}
-    for queue in np.unique(columns["queue"][hit]).tolist():
-        source = state.queue_number(events.queues[queue])
+    for queue, source in sources.items():
         there = _target(state, source, settings)
         if there is not None and not ordered[source] and not ordered[state.queues.index[there]]:
             targets |= dict.fromkeys(hit[columns["queue"][hit] == queue].tolist(), there.queue)
