@@ -112,3 +112,12 @@ def test_a_move_that_came_too_late_adds_no_dead_letter(source: str, dead: str, s
     steps = [(2_000, [known(source, dead)]), (900_000, [event("sent", 900_000, source, message_id="now")])]
     steps += [(901_000, [moved(source, "m")])]
     assert after(steps, source, dead, shards, SETTINGS)["totals"] == (0, 0)
+
+
+@both_kinds
+def test_the_move_may_be_the_first_event_of_a_source_with_a_configured_dead_letter_queue(source: str, dead: str) -> None:
+    """Whose dead-letter queue is tracked already, as that of other queues."""
+    settings = replace(SETTINGS, rules=(QueueRule(source, dead_letter_queue=dead),))
+    steps = [(50_000, [moved("other" + source, "old", to_queue=dead)]), (300_000, [moved(source, "m")])]
+    found = after(steps, source, dead, 1, settings)
+    assert ("m", steps[1][1][0]["at"], source, "event") in found["arrivals"]
