@@ -7,8 +7,6 @@ those that are late itself: a step of it may contain the newest event and one th
 from __future__ import annotations
 
 from streaming.core.columns import Array
-from streaming.core.settings import Settings
-from streaming.core.state.state import ShardState
 
 MARKED_LATE = "marked_late"
 """The column that is true for an event known to be late. A table without it has no such event."""
@@ -16,7 +14,7 @@ LATE = 8
 """The flag, of an event about a message or a queue, that says the same."""
 
 
-def is_late(state: ShardState, at: Array, flags: Array, settings: Settings) -> Array:
+def is_late(at: Array, flags: Array, oldest_timely_at: int) -> Array:
     """Return which events with these times and flags are late."""
-    result: Array = (at < state.high_water - settings.lateness_ms) | ((flags & LATE) != 0)
+    result: Array = (at < oldest_timely_at) | ((flags & LATE) != 0)
     return result

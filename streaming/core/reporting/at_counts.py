@@ -26,10 +26,9 @@ def tracked_at_counts(
 ) -> tuple[Array, ...]:
     """Return the counts since the step before (`before`) and, for each, what is tracked at its time.
 
-    The columns are queue (ascending), at, visible, in flight, delayed, and the last three again without what happened in the
-    count's own millisecond: the broker may have counted before or after it. A count slightly older than the step before is among
-    them: it may have arrived only now, and so may events about its time. Older ones are not, because ends of that time may have
-    been compacted.
+    The columns are queue (ascending), at, and the fields of TrackedAtCount: the broker may have counted before or after what
+    happened in the same millisecond. A count slightly older than the step before is among them: it may have arrived only now, and
+    so may events about its time. Older ones are not, because ends of that time may have been compacted.
     """
     queue, at, *_ = state.queues.flat_depths()
     some = np.flatnonzero((at > before - JUST_ENDED_MS) & (at <= now))

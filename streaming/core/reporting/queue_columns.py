@@ -54,7 +54,7 @@ class QueueColumns:
     depths: tuple[Array, ...]
     """Queue (ascending) and the fields of Depth."""
     tracked_at_counts: tuple[Array, ...]
-    """Queue (ascending), the time of one of its latest counts, and what was tracked then: see `at_counts`."""
+    """Queue (ascending), the time of one of its latest counts, and the fields of TrackedAtCount."""
     acks: ConsumerColumns
     results: ConsumerColumns
     listed: tuple[ListedMessages, ...] = ()

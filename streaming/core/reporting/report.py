@@ -194,6 +194,17 @@ class QueueAttributes:
         return latest_number(self.attributes, name)
 
 
+class TrackedAtCount(NamedTuple):
+    """The tracked messages of a queue at the time of a broker's count, with and without what happened in that millisecond."""
+
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    visible_before: int = 0
+    in_flight_before: int = 0
+    delayed_before: int = 0
+
+
 @dataclass(slots=True)
 class QueueSummary(QueueAttributes):
     """One queue as the shards know it. Times are epoch milliseconds, 0 for never."""
@@ -201,8 +212,8 @@ class QueueSummary(QueueAttributes):
     totals: list[int]
     durations: CountedDurations
     depths: list[Depth]
-    tracked_at_counts: dict[int, tuple[int, ...]]
-    """Time of one of the latest of `depths` -> what was tracked then: visible, in flight, delayed; and the same just before."""
+    tracked_at_counts: dict[int, TrackedAtCount]
+    """Time of one of the latest of `depths` -> what was tracked then."""
     ordered: bool
     dead_letter: bool
     messages_seen: bool

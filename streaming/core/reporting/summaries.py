@@ -11,7 +11,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import NUMBERS, QueueColumns
-from streaming.core.reporting.report import ConsumerResults, GroupReport, HeldBy, QueueSummary
+from streaming.core.reporting.report import ConsumerResults, GroupReport, HeldBy, QueueSummary, TrackedAtCount
 from streaming.core.settings import Settings
 from streaming.core.state.queues import Depth
 
@@ -72,8 +72,8 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
             summary.depths = [Depth(*count) for count in counts]
     for summary, tracked in zip(summaries, _rows_of(shard.tracked_at_counts, rows), strict=True):
         for at, *numbers in tracked:
-            so_far = summary.tracked_at_counts.get(at, (0,) * len(numbers))
-            summary.tracked_at_counts[at] = tuple(map(add, so_far, numbers))
+            so_far = summary.tracked_at_counts.get(at, TrackedAtCount())
+            summary.tracked_at_counts[at] = TrackedAtCount(*map(add, so_far, numbers))
     acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
     for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
         for consumer, at in known:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from operator import sub
 
+from streaming.core.reporting.report import TrackedAtCount
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
 from streaming.judge.knowledge.evidence import (
@@ -104,22 +105,23 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     e.counted_at = depth.at
 
 
-def update_tracked_at_counts(e: Evidence, tracked: Mapping[int, tuple[int, ...]], depths: Sequence[Depth]) -> None:
+def update_tracked_at_counts(e: Evidence, tracked: Mapping[int, TrackedAtCount], depths: Sequence[Depth]) -> None:
     """Remember what was `tracked` at the times of counts, as known by now, for those still needed. `depths`: the counts."""
     latest = depths[-1] if depths else None
     if tracked or e.at_counts:
         counted = {depth.at: depth for depth in depths} if tracked else {}
         known = {at: numbers for at, *numbers in e.at_counts}
-        known |= {at: _as_counted(counted.get(at), list(numbers[:3]), list(numbers[3:])) for at, numbers in tracked.items()}
+        known |= {at: _as_counted(counted.get(at), numbers) for at, numbers in tracked.items()}
         needed = sorted(at for at in known if at > e.counted_at or (latest is not None and at == latest.at))
         e.at_counts = [[at, *known[at]] for at in needed[-MOST_REMEMBERED:]]
 
 
-def _as_counted(depth: Depth | None, tracked: list[int], before: list[int]) -> list[int]:
-    """Return what was tracked at the time of a count, or just before it if that is nearer: either may have come first."""
-    if depth is None or tracked == before:
-        return tracked
-    return min(tracked, before, key=lambda numbers: (abs(sum(numbers) - depth.unsettled), abs(numbers[1] - depth.in_flight)))
+def _as_counted(depth: Depth | None, tracked: TrackedAtCount) -> list[int]:
+    """Return what was tracked at the time of a count, or just before it if that is nearer: visible, in flight, delayed."""
+    then, before = list(tracked[:3]), list(tracked[3:])
+    if depth is None or then == before:
+        return then
+    return min(then, before, key=lambda numbers: (abs(sum(numbers) - depth.unsettled), abs(numbers[1] - depth.in_flight)))
 
 
 def _tracked_then(e: Evidence, at: int, past: Window, at_count: int) -> tuple[int, int]:
@@ -270,10 +272,8 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
 def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window, in_flight: int) -> bool:
     """Whether all consumers are instrumented. `before`: the backlog at the counts before this one, and their times.
 
-    `in_flight`: how many were tracked in flight then.
-
-    The number in flight matches the tracked one, no receive counts jump, and the backlog never falls by more than the reported
-    ends.
+    The number in flight matches the tracked one (`in_flight`, at the count), no receive counts jump, and the backlog never falls
+    by more than the reported ends.
     """
     low, high = _range(lately, "tracked_in_flight", in_flight, into="received", out="received", counted=depth.in_flight)
     if not _within(depth.in_flight, low, high):

@@ -113,7 +113,7 @@ def connected_since(c: Context) -> Mapping[str, int]:
 
     It is known to have acknowledged nothing only where acknowledgements are reported, and none of its own was missed.
     """
-    if no_ends_reported(c.recent):
+    if not c.summary.consumer_states or no_ends_reported(c.recent):
         return {}
     return {
         name: state.at
