@@ -243,6 +243,19 @@ def test_a_queue_that_is_empty_at_every_poll_is_complete_if_messages_are_sent_at
     assert {basis(lines, at) for at in lines.metric("telemetry_basis", basis="messages")} == {"messages"}
 
 
+@pytest.mark.simulation
+def test_by_counts_a_stall_begins_at_the_last_of_them_with_messages_in_flight(tmp_path: Path) -> None:
+    """Whatever they were received for: consumers that hold them may settle them."""
+    polls = [(3, 4)] * 4 + [(7, 0)] * 16
+    attributes = {"visibility_timeout_s": 30, "delayed": 0}
+    events = [
+        ev("queue_state", 30 * i, attributes=attributes | {"visible": visible, "in_flight": in_flight})
+        for i, (visible, in_flight) in enumerate(polls)
+    ]
+    lines = replayed(events, tmp_path, until_s=600)
+    assert lines.times("QueueStalled", "firing") == [90 + 300 - 30]
+
+
 @pytest.mark.parametrize(("polls", "fires"), [(1, False), (2, True)])
 def test_one_count_does_not_show_that_nothing_moves(tmp_path: Path, polls: int, fires: bool) -> None:
     """The second one does, however long it took to come."""

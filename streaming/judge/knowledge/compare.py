@@ -300,9 +300,7 @@ def _sends_agree(before: list[tuple[int, int]], depth: Depth, past: Window) -> b
     return True
 
 
-def update_consumer_activity(
-    e: Evidence, depths: list[Depth], depth: Depth, visibility_ms: int, now: int, *, active_at: int
-) -> None:
+def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now: int, *, active_at: int) -> None:
     """Update whether there is a consumer.
 
     Some messages are in flight, the backlog falls by more than the counts' error, or a delivery or end was reported since the
@@ -320,8 +318,8 @@ def update_consumer_activity(
         if not e.frozen_sure_at and (larger or e.frozen_counts >= FLUKES):
             e.frozen_sure_at = depth.at
         return
-    # A message in flight at a count was received at most a visibility timeout earlier; a fall happened since the previous count.
-    since = depth.at - min(visibility_ms, 60_000) if depth.in_flight else previous
+    # A fall happened since the previous count.
+    since = depth.at if depth.in_flight else previous
     e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
     e.standstill_at = e.standstill_counted_at = e.standstill_counted = e.standstill_if_complete_at = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from streaming.core.reporting.report import AGE_SCOPES
-from streaming.core.state.queues import NEVER, Depth
+from streaming.core.state.queues import Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
 from streaming.judge.knowledge.basis import (
     COUNTS_FRESH_MS,
@@ -117,7 +117,7 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     """Apply what one count shows of the consumers. `active_at`: when the latest reported delivery or end was."""
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
-    update_consumer_activity(evidence, before, depth, c.visibility_ms or NEVER, c.now, active_at=active_at)
+    update_consumer_activity(evidence, before, depth, c.now, active_at=active_at)
     if c.paused:
         memory.paused_at = depth.at
     elif not evidence.frozen_since:

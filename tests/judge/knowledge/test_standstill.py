@@ -76,7 +76,7 @@ def test_a_sign_of_life_ends_the_conclusion() -> None:
     """What was there then may have left."""
     e = evidence()
     update_standstill(e, depth(750_000, 90), samples(received=500))
-    update_consumer_activity(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 30_000, 780_000, active_at=0)
+    update_consumer_activity(e, [depth(750_000, 90)], Depth(780_000, 100, 4, 0), 780_000, active_at=0)
     assert e.standstill_at == 0
 
 
@@ -158,7 +158,7 @@ def test_equal_counts_are_no_standstill_while_deliveries_or_ends_are_reported(ac
     e, depths = Evidence(), list[Depth]()
     for at in range(30_000, 330_000, 30_000):
         counted = Depth(at, 1, 0, 0)
-        update_consumer_activity(e, depths, counted, 30_000, at, active_at=at - 1_000 if active else 0)
+        update_consumer_activity(e, depths, counted, at, active_at=at - 1_000 if active else 0)
         depths.append(counted)
     assert e.frozen_counts == standing
 
