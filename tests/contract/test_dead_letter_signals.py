@@ -196,6 +196,15 @@ def test_a_receive_of_a_fifo_dead_letter_does_not_renew_its_retention(tmp_path: 
     assert lines.times("DeadLetterExpiring", "firing") == [3 * DAY + 60]
 
 
+def test_a_receive_of_a_fifo_dead_letter_does_not_date_its_move(tmp_path: Path) -> None:
+    """Nobody reports when it was moved: its age is a lower bound, and how long it waited is not known."""
+    events = [ev("received", 0, "d.fifo", message_id="m", from_queue="q.fifo"), ev("deleted", 25, "d.fifo", message_id="m")]
+    lines = replayed(events, tmp_path, every="20s")
+    assert lines.metric("oldest_message_age_exact", queue="d.fifo", scope="all") == {20: 0}
+    assert max(lines.metric("wait_seconds_count", queue="d.fifo").values(), default=0) == 0
+    assert max(lines.metric("sojourn_seconds_count", queue="d.fifo").values(), default=0) == 0
+
+
 @pytest.mark.simulation
 def test_a_dead_letter_of_a_broker_without_retention_never_expires(tmp_path: Path) -> None:
     """ActiveMQ keeps dead letters until somebody takes them: after a fortnight none is lost, and nobody is paged."""

@@ -55,8 +55,9 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
     flags = live.at("flags", rows)
     ordered = state.queues.is_ordered(settings)[seg["queue"]]
     sent_at = np.where(seg["sent_at"] > 0, seg["sent_at"], np.where((code == SENT) | (code == REDRIVEN_IN), at, NEVER))
-    # An ordered dead-letter queue gives a message a new send time when it arrives.
-    sent_at = np.where((code == ARRIVED) & ordered, at, sent_at)
+    # An ordered dead-letter queue gives a message a new send time when it arrives. A receive there does not show when that was.
+    renewed = (code == ARRIVED) & ordered & ((seg["flags"] & BY_RECEIVE) == 0)
+    sent_at = np.where(renewed, at, sent_at)
     known = np.minimum.reduceat(sent_at, seg.starts)
     before = live.at("sent", rows)
     was_known = (flags & F_SENT_KNOWN) != 0
