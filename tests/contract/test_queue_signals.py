@@ -232,6 +232,7 @@ LINT = [
     ("no_dead_letter_queue", {"kind": "standard", "dead_letter_queue": None}, {}),
     ("allow_policy", {"dead_letter_queue": "d"}, {"redrive_allow_policy": {"permission": "denyAll"}}),
     ("allow_policy", {"dead_letter_queue": "d"}, {"redrive_allow_policy": {"permission": "byQueue", "sources": ["other"]}}),
+    ("allow_policy", {"dead_letter_queue": "d"}, {"redrive_allow_policy": '{"redrivePermission": "denyAll"}'}),
     ("backoff_beyond_cap", {"retry_delay_s": 50_000, "dead_letter_queue": "d"}, {}),
 ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -171,8 +173,8 @@ def whole_batch_fails(c: Context) -> Problem | None:
 
 def allow_policy(c: Context) -> Problem | None:
     """The dead-letter queue's RedriveAllowPolicy must let this queue in, and can list 10 sources at most."""
-    policy = c.summary.attribute("redrive_allow_policy")
-    if isinstance(policy, dict):
+    policy = _redrive_allow_policy(c.summary)
+    if policy is not None:
         sources = policy.get("sources") or policy.get("sourceQueueArns") or []
         if isinstance(sources, list) and len(sources) > 10:
             words = (
@@ -181,8 +183,8 @@ def allow_policy(c: Context) -> Problem | None:
             )
             return words, {"sources": len(sources)}
     other = c.dead_letter_attributes
-    policy = other.attribute("redrive_allow_policy") if other else None
-    if other is None or not isinstance(policy, dict):
+    policy = _redrive_allow_policy(other) if other else None
+    if other is None or policy is None:
         return None
     permission = policy.get("permission") or policy.get("redrivePermission")
     sources = policy.get("sources") or policy.get("sourceQueueArns") or []
@@ -194,6 +196,15 @@ def allow_policy(c: Context) -> Problem | None:
         )
         return words, {"dead_letter_queue": other.name.queue, "permission": permission}
     return None
+
+
+def _redrive_allow_policy(queue: QueueAttributes) -> dict[str, Any] | None:
+    """Return the policy of a queue; it may be JSON text, as SQS returns it."""
+    policy = queue.attribute("redrive_allow_policy")
+    if isinstance(policy, str):
+        with suppress(ValueError):
+            policy = json.loads(policy)
+    return policy if isinstance(policy, dict) else None
 
 
 def short_visibility(c: Context) -> Problem | None:
