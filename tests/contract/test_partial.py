@@ -245,7 +245,7 @@ def test_a_queue_that_is_empty_at_every_poll_is_complete_if_messages_are_sent_at
 
 @pytest.mark.simulation
 def test_by_counts_a_stall_begins_at_the_last_of_them_with_messages_in_flight(tmp_path: Path) -> None:
-    """Whatever they were received for: consumers that hold them may settle them."""
+    """Until then, consumers may have worked."""
     polls = [(3, 4)] * 4 + [(7, 0)] * 16
     attributes = {"visibility_timeout_s": 30, "delayed": 0}
     events = [

@@ -237,6 +237,17 @@ LINT = [
 ]
 
 
+@pytest.mark.parametrize("policy", ["", "{", "[" * 20_000, "7"], ids=["empty", "broken", "deeply nested", "a number"])
+def test_a_policy_that_cannot_be_read_is_none(tmp_path: Path, policy: str) -> None:
+    """It stops nothing, and accuses nobody."""
+    events = [
+        ev("queue_state", 0, attributes={"dead_letter_queue": "d"}),
+        ev("queue_state", 0, "d", attributes={"redrive_allow_policy": policy}),
+        ev("heartbeat", 60, consumer="x"),
+    ]
+    assert not replayed(events, tmp_path).signals("QueueMisconfigured", "firing", queue="q")
+
+
 @pytest.mark.parametrize(("rule", "own", "theirs"), LINT, ids=[f"{rule}-{i}" for i, (rule, _, _) in enumerate(LINT)])
 def test_misconfigured(tmp_path: Path, rule: str, own: dict[str, Any], theirs: dict[str, Any]) -> None:
     """Each rule of the lint fires with the fix in words, and ends when the setting is corrected."""

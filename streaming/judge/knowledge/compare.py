@@ -318,7 +318,7 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now
         if not e.frozen_sure_at and (larger or e.frozen_counts >= FLUKES):
             e.frozen_sure_at = depth.at
         return
-    # A fall happened since the previous count.
+    # Messages in flight show a consumer at the count, a fall one since the previous count.
     since = depth.at if depth.in_flight else previous
     e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0

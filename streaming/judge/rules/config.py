@@ -202,7 +202,8 @@ def _redrive_allow_policy(queue: QueueAttributes) -> dict[str, Any] | None:
     """Return the policy of a queue; it may be JSON text, as SQS returns it."""
     policy = queue.attribute("redrive_allow_policy")
     if isinstance(policy, str):
-        with suppress(ValueError):
+        # What anybody may have sent: neither broken nor deeply nested text may end the step.
+        with suppress(ValueError, RecursionError):
             policy = json.loads(policy)
     return policy if isinstance(policy, dict) else None
 
