@@ -52,13 +52,13 @@ def run_steps(
             now = T0 + now_ms
             reports = []
             for i, packet in enumerate(_packets(events, shards, settings, now)):
-                state, read = (
-                    (ShardState.unpack(states[i].pack(ids_apart_from=1)), unpack([pack(packet)]))
-                    if restart
-                    else (states[i], packet)
-                )
-                states[i], report = track(state, read, now, settings)
-                reports.append(type(report).from_bytes(report.to_bytes()) if restart else report)
+                if restart:
+                    state = ShardState.unpack(states[i].pack(ids_apart_from=1))
+                    states[i], report = track(state, unpack([pack(packet)]), now, settings)
+                    reports.append(type(report).from_bytes(report.to_bytes()))
+                else:
+                    states[i], report = track(states[i], packet, now, settings)
+                    reports.append(report)
             out.append(merge(reports, settings))
     return out
 

@@ -23,7 +23,7 @@ SWEPT_NAMES = 1_000
 
 def compact(state: ShardState, settings: Settings) -> None:
     """Evict expired state. Evicted entries already counted as gone, so when this runs changes no result."""
-    horizon = state.high_water - settings.lateness_ms
+    horizon = state.oldest_timely_at(settings)
     rows = state.rows
     old = forgotten(state, rows["ended"], settings)
     if old.sum() * 8 > len(old):

@@ -42,7 +42,7 @@ _BOUNDS_MS = np.array([int(b * 1000) for b in AGE_BUCKETS_S], dtype=np.int64)
 def report(state: ShardState, now: int, before: int, quarantine: list[Quarantined], settings: Settings) -> ShardReport:
     """Report the shard's state at `now` (epoch milliseconds). `before` is the time of its last report, 0 for the first."""
     # After a long silence, events since the last report may be unreported, however old they are.
-    since = min(state.high_water - settings.lateness_ms, before)
+    since = min(state.oldest_timely_at(settings), before)
     return ShardReport(
         now=now,
         rows=state.messages,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.hashing import bits_to_uuid
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, GROUP_COLUMNS, Interner
 from streaming.core.state.loss_reasons import pack_reasons, unpack_reasons
@@ -134,6 +134,10 @@ class ShardState:
             high_water=0,
             now=0,
         )
+
+    def oldest_timely_at(self, settings: Settings) -> int:
+        """Return the time (epoch milliseconds) before which an event is late, so that older ends may be forgotten."""
+        return self.high_water - settings.lateness_ms
 
     def queue_number(self, name: QueueName) -> int:
         """Return the index of a queue, assigning one if it is new."""

@@ -44,7 +44,7 @@ _ROW_STEPS: Final = "a.row_steps"
 
 def compact_deleted(state: ShardState, settings: Settings) -> None:
     """Compact deleted messages once they are a sixteenth of the rows, and drop segments older than the lateness."""
-    horizon = state.high_water - settings.lateness_ms
+    horizon = state.oldest_timely_at(settings)
     state.segments = [segment for segment in state.segments if segment.last_end >= horizon]
     rows = state.rows
     most = np.count_nonzero(rows["ended"])
@@ -69,7 +69,7 @@ def restore_rows(state: ShardState, keys: Array, settings: Settings) -> bool:
     """
     if not state.segments or not len(keys):
         return False
-    horizon = state.high_water - settings.lateness_ms
+    horizon = state.oldest_timely_at(settings)
     _, here = state.rows.find(keys)
     wanted = keys[~here]
     restored_any = False
@@ -94,7 +94,7 @@ def forgotten(state: ShardState, ended: Array, settings: Settings) -> Array:
 
     Such a message counts as forgotten whether or not it is still stored, so that all shards agree, and rows agree with segments.
     """
-    result: Array = (ended > 0) & (ended < state.high_water - settings.lateness_ms)
+    result: Array = (ended > 0) & (ended < state.oldest_timely_at(settings))
     return result
 
 

@@ -53,7 +53,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     if not len(key):
         return 0
     starts = np.flatnonzero(run_starts(key))
-    late = is_late(columns["at"], columns["flags"], state.high_water - settings.lateness_ms)
+    late = is_late(columns["at"], columns["flags"], state.oldest_timely_at(settings))
     keys = key[starts]
     replace_placeholders(state, columns, late)
     restore_rows(state, keys, settings)

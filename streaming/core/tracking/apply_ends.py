@@ -120,7 +120,7 @@ def _is_target_unnamed(state: ShardState, seg: Segments, moves: Array, flags: Ar
     """
     named = seg.any((seg["code"] == DEAD_LETTERED) & (seg["peer"] >= 0))
     flags[named] &= ~np.uint32(F_TARGET_UNNAMED)
-    timely = moves & ~is_late(seg["at"], seg["flags"], state.high_water - settings.lateness_ms)
+    timely = moves & ~is_late(seg["at"], seg["flags"], state.oldest_timely_at(settings))
     known = (flags & np.uint32(F_MOVE_REPORTED)) != 0
     known |= (flags & np.uint32(F_DEAD_LETTERED | F_MOVE_INFERRED)) == F_DEAD_LETTERED
     result: Array = seg.any(timely) & ~named & ~known

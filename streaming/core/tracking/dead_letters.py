@@ -109,7 +109,7 @@ def _with_original(state: ShardState, settings: Settings) -> Array:
     rows = state.rows
     ordered = state.queues.is_ordered(settings)
     moved = np.flatnonzero(rows["parent"])
-    young = rows.at("arrived", moved) >= state.high_water - settings.lateness_ms
+    young = rows.at("arrived", moved) >= state.oldest_timely_at(settings)
     # An ordered queue is in another shard: its messages cannot be looked up from here.
     apart = ordered[rows.at("queue", moved)] | ordered[rows.at("origin", moved)]
     result: Array = moved[young & ~apart]

@@ -69,7 +69,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
     _purge(state, numbers[kind == PURGED], reported["at"][kind == PURGED])
     _batches_failed(state, numbers[kind == BATCH], reported.take(kind == BATCH), settings)
     # A late one may be a repetition of one that is forgotten.
-    timely = ~is_late(reported["at"], reported["flags"], state.high_water - settings.lateness_ms)
+    timely = ~is_late(reported["at"], reported["flags"], state.oldest_timely_at(settings))
     refused = (kind == OUTLIVED) & timely
     _refuse(state, numbers[refused], reported.take(refused))
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
@@ -79,7 +79,7 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
 def _count_results(state: ShardState, reported: QueueEvents, new: Array, settings: Settings) -> None:
     flags = reported["flags"]
     counts = (flags & PRIMARY) != 0
-    late = is_late(reported["at"], flags, state.high_water - settings.lateness_ms)
+    late = is_late(reported["at"], flags, state.oldest_timely_at(settings))
     result = np.where(late, 0, np.where(~new, 1, np.where((flags & AHEAD) != 0, 2, 3)))[counts]
     for name, n in zip(("late", "duplicate", "ahead", "accepted"), np.bincount(result, minlength=4).tolist(), strict=True):
         if n:
