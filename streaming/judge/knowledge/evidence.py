@@ -97,7 +97,7 @@ class Evidence:
     frozen_counts: int = 0
     frozen_most: int = 0
     life_at: int = 0
-    """The latest time by which the broker's counts certainly showed a working consumer."""
+    """When the broker's counts last showed a consumer: the latest with messages in flight, or the one before the backlog fell."""
     frozen_sure_at: int = 0
     """First of them from which the backlog is certainly not that of busy consumers."""
     alive_most: float = 0.0
