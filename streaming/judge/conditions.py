@@ -58,6 +58,10 @@ class Conditions:
         """Return the name under which one part is remembered."""
         return f"{self.name}:{part}"
 
+    def includes(self, name: str) -> bool:
+        """Whether one of its parts is remembered under this name."""
+        return name.startswith(self.key(""))
+
 
 def condition(name: str) -> Callable[[Callable[[Context], int | None]], Condition]:
     """Make a condition of a function that returns when it began, if it holds: the present where that is not known better."""

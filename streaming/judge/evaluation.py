@@ -51,7 +51,7 @@ def evaluate(c: Context, found: Collection[SignalKey], near: dict[SignalName, Me
     dead_letter_queue = c.dead_letter_queue
     waiting = summary.numbers["visible"] > 0 and not summary.dead_letter and not c.paused
     folded_messages = summary.numbers["poison"] - len(c.messages("poison"))
-    again = next_evaluation(c, status, drain_s, found=bool(found))
+    again = next_evaluation(c, status, drain_s, found)
     return Evaluation(
         at=c.now,
         judge_again=again,

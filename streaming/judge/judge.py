@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from streaming.core.clock import record_future_events
-from streaming.core.reporting.merge import LOADED_TOGETHER, Merged
+from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.aggregated_queues import AggregatedQueues
@@ -18,6 +18,7 @@ from streaming.judge.evaluation import evaluate
 from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
+from streaming.judge.lasting import is_lasting
 from streaming.judge.measured import Measured, Near
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.queue_memory import QueueMemory
@@ -48,11 +49,13 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     newest_at, delay_ms = _reading(memory, merged, now)
     memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
     fired = _by_queue(memory.firing)
-    evaluated = np.flatnonzero(_due(memory, merged, fired, present, now) & present)
+    changing = [name for name, firing in fired.items() if not all(map(is_lasting, firing))]
+    due = _due(memory, merged, changing, present, now) & present
+    evaluated = np.flatnonzero(due)
     flows = _flows(memory, merged, evaluated, present, now)
     findings = {finding.key: finding for finding in watcher}
     found, making = _evaluate(memory, merged, fired, evaluated.tolist(), flows, now, settings)
-    findings |= found
+    findings |= found | _going_on(memory.firing, queues, present & ~due)
     vanished = np.flatnonzero(~present).tolist()
     memory.queues.forget(queues.names[place] for place in vanished)
     for place in vanished:
@@ -97,10 +100,13 @@ def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
     return merged.high_water, max(0, now - merged.high_water)
 
 
-def _due(memory: JudgeMemory, merged: Merged, fired: Iterable[QueueName], present: Bools, now: int) -> Bools:
-    """Return which queues to judge: those with new data or due by time, and those that something fires or may change for."""
+def _due(memory: JudgeMemory, merged: Merged, changing: Iterable[QueueName], present: Bools, now: int) -> Bools:
+    """Return which queues to judge: those with new data or due by time, and those that something fires or may change for.
+
+    `changing`: queues with a signal that may change in every step.
+    """
     queues = merged.queues
-    due = memory.schedule.due(queues, (*fired, *(arrival.queue for arrival in merged.arrivals)), now)
+    due = memory.schedule.due(queues, (*changing, *(arrival.queue for arrival in merged.arrivals)), now)
     due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
     due |= _flows_otherwise(memory, present, due, now)
     return due
@@ -162,6 +168,12 @@ def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Me
     concluded = _apply_rules(c)
     remember(c)
     return concluded
+
+
+def _going_on(firing: Mapping[SignalKey, Finding], queues: MergedQueues, rest: Bools) -> dict[SignalKey, Finding]:
+    """Return what goes on firing about the queues that are present and not judged in this step (`rest`)."""
+    places = ((key, queues.place(key.queue_name)) for key in firing)
+    return {key: firing[key] for key, place in places if place is not None and rest[place]}
 
 
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:

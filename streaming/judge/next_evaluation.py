@@ -1,9 +1,9 @@
 """When an unchanged queue must be judged again: the earliest time at which its result may differ.
 
 A time that is too early costs an evaluation; one that is too late gives a wrong result. What cannot be predicted cheaply is
-judged in every step: signals that fire or are about to, and sliding windows with failures in them. Where only a part is reported
-or counted, bounds of ages and the words about what is missing may be ten seconds old. They, and counts to compare, wait when very
-many queues are due (see `evaluation_schedule`).
+judged in every step: signals that fire or are about to (but for `lasting` ones), and sliding windows with failures in them. Some
+things may be ten seconds old: bounds of ages where only a part is reported or counted, the words about what is missing, and those
+of lasting signals. They, and counts to compare, wait when very many queues are due (see `evaluation_schedule`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
+from streaming.judge.lasting import TIMED, condition_is_lasting, is_lasting
 from streaming.judge.rules.messages import expires_by
 from streaming.judge.rules.queues import expected_ms, stalled_since
-from streaming.judge.rules.silent import last_change, silent_from
+from streaming.judge.rules.silent import is_overdue, last_change, silent_from
 from streaming.judge.rules.status import WINDOW_MS
+from streaming.judge.rules.telemetry import uncovered_since
+from streaming.judge.signals import SignalKey
 from streaming.judge.snapshot import QueueStatus
 
 _STANDING = frozenset({"ok", "stale", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends."""
-
-_LASTING = frozenset({"backlog"})
-"""Conditions that may hold without any signal."""
 
 
 class NextEvaluation(NamedTuple):
@@ -45,11 +45,17 @@ class NextEvaluation(NamedTuple):
     """From then on more may be known: a count can be compared, or bounds are old. It may wait: see `evaluation_schedule`."""
 
 
-def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | None, *, found: bool) -> NextEvaluation:
-    """Return when this queue must be judged again. `found`: a rule found something."""
-    if found or status not in _STANDING or time_to_drain_s is not None or _is_under_way(c) or _may_slide(c):
+def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | None, found: Iterable[SignalKey]) -> NextEvaluation:
+    """Return when this queue must be judged again. `found`: what its rules found."""
+    if (
+        not all(map(is_lasting, found))
+        or status not in _STANDING
+        or time_to_drain_s is not None
+        or _is_under_way(c)
+        or _may_slide(c)
+    ):
         return NextEvaluation(c.now, NEVER)
-    return NextEvaluation(_first(c.now, _moments(c)), _first(c.now, _refreshes(c)))
+    return NextEvaluation(_first(c.now, _moments(c)), _first(c.now, _refreshes(c, found)))
 
 
 def _first(now: int, times: Iterable[int]) -> int:
@@ -78,10 +84,10 @@ def is_steady(c: Context) -> bool:
 
 
 def _is_under_way(c: Context) -> bool:
-    """Whether a signal fires, or a remembered condition may lead to one."""
+    """Whether a signal fires that may change in every step, or a remembered condition may lead to one."""
     m, counted = c.memory, c.memory.counted_arrivals
     return bool(
-        c.firing
+        not all(map(is_lasting, c.firing))
         or c.arrivals
         or c.summary.losses
         or c.summary.purges
@@ -92,7 +98,7 @@ def _is_under_way(c: Context) -> bool:
         or m.noisy
         or m.strategies
         or m.purges
-        or not m.since.keys() <= _LASTING
+        or not all(map(condition_is_lasting, m.since))
         or counted.unexplained
         or counted.shown
     )
@@ -159,17 +165,19 @@ def _moments(c: Context) -> Iterator[int]:
     touched = last_change(c.recent, "touched")
     if touched is not None:
         yield c.recent.times[touched - 1] + DENSE_MS
+    if (uncovered := uncovered_since(c)) is not None:
+        yield uncovered + math.ceil(limits.coverage_s * 1000)
     # An hour after the last event, the whole memory is used instead.
     yield summary.last_event_at + QUIET_MS + 1
     yield silent_from(c)
 
 
-def _refreshes(c: Context) -> Iterator[int]:
-    """Yield times at which more may be known of the queue, past ones among them."""
+def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
+    """Yield times at which more may be known of the queue or said of what was found, past ones among them."""
     summary, e = c.summary, c.memory.evidence
     counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
-    if c.basis != "messages" and (c.tracked or counted):
-        # Bounds and shares change with every sample. Such queues are not all judged in one step.
+    if (c.basis != "messages" and (c.tracked or counted)) or any(key.signal in TIMED for key in found) or is_overdue(c):
+        # Bounds, shares, durations and yesterday's rate change with every sample. Such queues are not all judged in one step.
         yield c.now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
     steady = is_steady(c)
     for depth in summary.depths[-2:]:

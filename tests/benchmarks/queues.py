@@ -14,6 +14,8 @@ from tests.benchmarks.lines import json_records, message_id
 from tests.benchmarks.micro import Chain
 
 MESSAGES_PER_QUEUE: Final = 3
+WITHOUT_DEAD_LETTER_QUEUE: Final = 3
+"""One in so many queues has none."""
 TOUCHED_RATIO: Final = 0.1
 STEPS: Final = ("touched", "untouched", "counted")
 WARM_UP_STEP_MS: Final = 10_000
@@ -73,8 +75,11 @@ class ManyQueues:
 
     def _counts(self, queues: Iterable[int]) -> Iterator[dict[str, object]]:
         counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
+        policy = {"max_receive_count": 5, "dead_letter_queue": "dlq"}
         for queue in queues:
-            yield self._event("queue_state", queue, {"attributes": counts | {"max_receive_count": 5, "dead_letter_queue": "dlq"}})
+            # QueueMisconfigured fires for good about those without a dead-letter queue.
+            about = {"kind": "standard"} | (policy if queue % WITHOUT_DEAD_LETTER_QUEUE else {})
+            yield self._event("queue_state", queue, {"attributes": counts | about})
 
     def _event(self, kind: str, queue: int, about: Mapping[str, object]) -> dict[str, object]:
         named = {"system": "aws_sqs", "scope": "eu-west-1", "queue": f"orders-{queue:06d}"}

@@ -74,7 +74,10 @@ def queue_silent(c: Context) -> Iterator[Finding | Near]:
 
 
 def silent_from(c: Context) -> int:
-    """Return the earliest time at which `queue_silent` can fire if no message comes; NEVER where it cannot."""
+    """Return the earliest time at which `queue_silent` can fire if no message comes; NEVER where it cannot.
+
+    Once it has passed, see `is_overdue`.
+    """
     if (
         c.is_dead_letter_queue
         or c.paused
@@ -86,11 +89,20 @@ def silent_from(c: Context) -> int:
         # The last message is too recent, or there is no rate, and there will be none until a message comes.
         came = last_change(c.recent, "sent" if c.summary.total("sent") else "received")
         return NEVER if came is None else max(c.recent.times[came], _unreported_at(c)) + 60_000
-    last_at, due, _ = expected
-    if due <= 0:
+    return _overdue_from(c, expected)
+
+
+def is_overdue(c: Context) -> bool:
+    """Whether enough is due by the rate of the hour before: then that of yesterday decides, which changes with time."""
+    expected = _expected(c)
+    return expected is not None and _overdue_from(c, expected) <= c.now
+
+
+def _overdue_from(c: Context, expected: Expected) -> int:
+    """Return when enough is due by the rate of the hour before (epoch milliseconds)."""
+    if expected.due <= 0:
         return NEVER
-    # From then on yesterday's rate decides, step by step.
-    return max(last_at + math.ceil(measures.silence(last_at, c.now, due, c.thresholds).limit), c.now + 1)
+    return expected.last_at + math.ceil(measures.silence(expected.last_at, c.now, expected.due, c.thresholds).limit)
 
 
 def last_change(window: Window, field: str) -> int | None:
