@@ -17,6 +17,8 @@ from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import JUST_ENDED_MS
 from streaming.core.tracking.windows import Windows, default_ends, window_ends
 
+LATEST_COUNTS = 30
+"""For so many of a queue's counts of one step it is exact; older ones, when the job catches up, are compared with samples."""
 _STATES = ("visible", "in_flight", "delayed")
 _VISIBLE, _IN_FLIGHT, _DELAYED, _NONE = range(4)
 
@@ -33,12 +35,17 @@ def tracked_at_counts(
     queue, at, *_ = state.queues.flat_depths()
     some = np.flatnonzero((at > before - JUST_ENDED_MS) & (at <= now))
     queue, at = queue[some], at[some]
+    newer = np.searchsorted(queue, queue, side="right") - 1 - np.arange(len(queue))
+    latest = newer < LATEST_COUNTS
+    queue, at, newer = queue[latest], at[latest], newer[latest]
     tracked = np.stack([numbers[name][queue] for name in _STATES], axis=1)
-    just_before = tracked
-    if len(some):
-        row, of_count = _changed_since(state, w, queue, at - 1, now)
+    just_before = tracked.copy()
+    # One count of each queue at a time: a step may have many, and each changed row is looked at for every one of its queue.
+    for nth in range(newer.max(initial=-1) + 1):
+        chosen = np.flatnonzero(newer == nth)
+        row, of_count = _changed_since(state, w, queue[chosen], at[chosen] - 1, now)
+        of_count = chosen[of_count]
         states_now, time = _states_now(w, row), at[of_count]
-        just_before = tracked.copy()
         for numbers_then, ms in ((tracked, time), (just_before, time - 1)):
             for states, change in ((states_now, -1), (_states_at(state, w, row, ms, settings), 1)):
                 counted = states != _NONE
@@ -47,7 +54,10 @@ def tracked_at_counts(
 
 
 def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: int) -> tuple[Array, Array]:
-    """Return pairs of a row and a count of its queue such that the row may have changed between the count and now."""
+    """Return the rows that may have changed since the count of their queue, and for each the index of that count.
+
+    `queue`: those with a count, each once; `at`: when it was made.
+    """
     rows = state.rows
     first = int(at.min())
     lately = (rows["sent"] > first) | (rows["ended"] > first) | (rows["window_at"] > first)
@@ -56,13 +66,11 @@ def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: 
     if rows.has("arrived"):
         lately |= rows["arrived"] > first
     row = np.flatnonzero(lately)
-    counts = np.bincount(queue, minlength=len(state.queues))
-    starts = np.cumsum(counts) - counts
-    row = row[counts[rows.at("queue", row)] > 0]
-    lengths = counts[rows.at("queue", row)]
-    ends = np.cumsum(lengths)
-    of_count = np.repeat(starts[rows.at("queue", row)] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
-    return np.repeat(row, lengths), of_count
+    count_of = np.full(len(state.queues), -1)
+    count_of[queue] = np.arange(len(queue))
+    of_count = count_of[rows.at("queue", row)]
+    counted = of_count >= 0
+    return row[counted], of_count[counted]
 
 
 def _states_now(w: Windows, row: Array) -> Array:

@@ -11,6 +11,8 @@ from streaming.core.columns import Array
 from streaming.core.state.queues import NEVER, Depth
 
 KEPT_AT_LEAST = 2
+MOST_COUNTS = 1_000
+"""The most that are kept of a queue: one every second for a quarter of an hour. A hostile sender could report any number."""
 LOOKED_AT_MS = 300_000
 FEWEST_WITHOUT_VISIBLE = 3
 """Each count is approximate: this many, over some minutes, are not wrong together."""
@@ -32,11 +34,11 @@ def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def compactable_counts(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
-    """Return which counts are no longer needed: those before the one that holds at `keep_since`, except the last two."""
+    """Return which counts are dropped: all before the one that holds at `keep_since` but the last two, the oldest of many."""
     place = np.searchsorted(queues, owner)
     left = np.searchsorted(owner, queues, side="right")[place] - np.arange(len(owner))
     next_at = np.append(rows[1:, _AT], NEVER)
-    needless: Array = (left > KEPT_AT_LEAST) & (next_at < keep_since[place])
+    needless: Array = ((left > KEPT_AT_LEAST) & (next_at < keep_since[place])) | (left > MOST_COUNTS)
     return needless
 
 

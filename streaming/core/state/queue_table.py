@@ -216,7 +216,7 @@ class QueueTable:
         """Add counts by the broker: a row of the fields of Depth for each element of `owner`, all of them of `queues`.
 
         `queues` (row numbers, ascending) may have further ones. Counts before a queue's `keep_since` (epoch milliseconds), except
-        the last two, are compacted into `empty_from`.
+        the last two, and the oldest of very many are compacted into `empty_from`.
         """
         known_owner, known = self._depths.take(queues)
         owner, rows = sorted_counts(np.concatenate([known_owner, owner]), np.concatenate([known, depths]))

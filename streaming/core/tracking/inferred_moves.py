@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -13,6 +14,7 @@ from streaming.core.hashing import queue_hash
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queues import (
+    NEVER,
     T_ARRIVED,
     T_DEAD_LETTERED,
     Depth,
@@ -77,7 +79,7 @@ def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
         # The broker's counts give the same answer for all messages whose windows ended between two of them.
         between = np.searchsorted([depth.at for depth in record.depths], over[in_queue], side="right")
-        left = np.array([_left_between(record.depths[:n], record.depths[n:]) for n in range(len(record.depths) + 1)])
+        left = _left_from(record.depths)
         waited = (now - over[in_queue] >= wait_ms) | (over[in_queue] < min(_shown_until(state, record, settings), now))
         hit = in_queue[waited & (left[between] | followed[in_queue])]
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
@@ -157,21 +159,26 @@ def _shown_until(state: ShardState, source: QueueRow, settings: Settings) -> int
     return min(risen_at, max((depth.at for depth in source.depths if depth.visible == 0), default=0))
 
 
-def _left_between(before: list[Depth], after: list[Depth]) -> bool:
-    """Whether a consumer received, and messages left the queue, between these counts by the broker.
+def _left_from(depths: Sequence[Depth]) -> Array:
+    """Return, for each count by the broker and for none after the last, whether consumers received and messages left since.
 
-    That is so when nothing is visible any more, or less than before (deletions do not change that), and the count is lower than
-    the last one before.
+    That is so when nothing is visible any more, or less than before (deletions do not change that), and at that count or a later
+    one there are fewer messages than at the count before.
 
     One count that meets this is enough, whatever later counts say: the inference must not depend on which counts had arrived
     when it was drawn.
     """
-    if not before or not after:
-        return False
-    received, visible = False, after[0].visible
-    for depth in after:
-        received = received or depth.visible == 0 or depth.visible < visible
-        visible = depth.visible
-        if received and depth.unsettled < before[-1].unsettled:
-            return True
-    return False
+    visible = np.array([depth.visible for depth in depths], dtype=np.int64)
+    unsettled = np.array([depth.unsettled for depth in depths], dtype=np.int64)
+    left = np.zeros(len(depths) + 1, dtype=bool)
+    if len(depths) < 2:
+        return left
+    # The fewest of each count and those after it, and the first count at or after each that shows a receive by itself.
+    fewest = np.append(np.minimum.accumulate(unsettled[::-1])[::-1], NEVER)
+    fell = np.append(False, visible[1:] < visible[:-1]) | (visible == 0)
+    places = np.where(fell, np.arange(len(depths)), len(depths))
+    shown = np.append(np.minimum.accumulate(places[::-1])[::-1], len(depths))
+    # A fall to the first count may have been before the window ended.
+    first = np.where(visible == 0, np.arange(len(depths)), shown[1:])
+    left[1:-1] = fewest[first[1:]] < unsettled[:-1]
+    return left

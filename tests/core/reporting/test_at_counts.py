@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streaming.core.reporting.at_counts import LATEST_COUNTS
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName
+from streaming.core.state.counts import MOST_COUNTS
 from streaming.core.state.tombstones import FEWEST_TOMBSTONES
 from tests.core.driving import T0, event, run_steps
 from tests.core.test_against_reference import EXAMPLES
@@ -100,3 +102,25 @@ def test_a_count_that_arrives_long_after_its_time_is_not_compared_exactly() -> N
     at_once, later = run_steps([(2_000, [sent, count])]), run_steps([(2_000, [sent]), (6_000, []), (10_000, [count])])
     summaries = [next(iter(merged[-1].queues.values())) for merged in (at_once, later)]
     assert [summary.tracked_at_counts for summary in summaries] == [{T0 + 1_000: (1, 0, 0) * 2}, {}]
+
+
+def test_of_very_many_counts_the_latest_are_exact() -> None:
+    """Each changed row is looked at for each of them: a sender could report any number."""
+    many = 3 * LATEST_COUNTS
+    events = [event("sent", 1_000 * n, message_id=f"m{n}") for n in range(many)]
+    counts = [event("queue_state", 1_000 * n + 500, attributes={"visible": n + 1, "in_flight": 0}) for n in range(many)]
+    (merged,) = run_steps([(1_000 * many, [*events, *counts])])
+    (summary,) = merged.queues.values()
+    expected = {T0 + 1_000 * n + 500: n + 1 for n in range(many - LATEST_COUNTS, many)}
+    assert {at: tracked.visible for at, tracked in summary.tracked_at_counts.items()} == expected
+    assert len(summary.depths) == many
+
+
+def test_counts_cost_what_their_number_does() -> None:
+    """Ten thousand counts of a queue whose message has used up its receives, in one step: the time is the runner's limit."""
+    limits = {"max_receive_count": 1, "dead_letter_queue": "d", "visibility_timeout_s": 1}
+    events = [event("sent", 0, message_id="m"), event("received", 1, message_id="m", receive_count=1)]
+    events += [event("queue_state", 10 + n, attributes=limits | {"visible": n % 3, "in_flight": 1}) for n in range(10_000)]
+    (merged,) = run_steps([(30_000, events)])
+    (summary,) = [one for name, one in merged.queues.items() if name.queue == "orders"]
+    assert len(summary.depths) == MOST_COUNTS

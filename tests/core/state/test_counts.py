@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.core.settings import QueueName
+from streaming.core.state import counts as counts_module
 from streaming.core.state.queue_table import COUNTS, QueueTable
 from streaming.core.state.queues import Depth
 
 QUEUES = 4
+MOST = 6
+"""In place of MOST_COUNTS."""
 LATELY_MS = 300_000
 MINUTE_MS = 60_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_counts() -> Iterator[None]:
+    """Few counts are kept of a queue."""
+    with patch.object(counts_module, "MOST_COUNTS", MOST):
+        yield
 
 
 class OneQueue:
@@ -25,7 +38,7 @@ class OneQueue:
 
     def add(self, counts: list[Depth], keep_since: int) -> None:
         self.depths = sorted({*self.depths, *counts})
-        while len(self.depths) > 2 and self.depths[1].at < keep_since:
+        while (len(self.depths) > 2 and self.depths[1].at < keep_since) or len(self.depths) > MOST:
             oldest = self.depths.pop(0)
             self.empty_from = (self.empty_from or oldest.at) if oldest.unsettled == 0 else 0
 
