@@ -82,7 +82,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
         starts = np.flatnonzero(run_starts(key))
         keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
     if gone.any():
-        state.rows.reset(rows[gone])
+        _forget(state, rows[gone])
     new = ~found
     if new.any():
         rows = _insert(state, events, columns, starts, keys, rows, new)
@@ -241,9 +241,22 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
+    _forget_losses(state, live.key[rows])
     if anew.any():
-        live.reset(rows[anew])
-        state.drop_timelines(live.key[rows[anew]])
+        _forget(state, rows[anew])
+
+
+def _forget(state: ShardState, rows: Array) -> None:
+    """Reset rows with all that is kept of them elsewhere: their messages start over."""
+    keys = state.rows.key[rows]
+    state.rows.reset(rows)
+    state.drop_timelines(keys)
+    _forget_losses(state, keys)
+
+
+def _forget_losses(state: ShardState, keys: Array) -> None:
+    for key in keys.tolist() if state.loss_reasons else ():
+        state.loss_reasons.pop(key, None)
 
 
 def _count_results(state: ShardState, results: Array, flags: Array) -> None:
