@@ -125,16 +125,17 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None, lat
     return QueueEvents(columns, consumers, batches, list(texts))
 
 
-def spread(events: QueueEvents, queue_hashes: Array, shards: int) -> list[QueueEvents]:
+def spread(events: QueueEvents, queue_hashes: Array, of_messages: Array, shards: int) -> list[QueueEvents]:
     """Return the events of each shard.
 
     Most go to every shard, but only the copy in the queue's home shard counts as the event. A window that was outlived goes only
-    to the home shard, and a heartbeat to the first shard.
+    to the shard of its message (`of_messages`), and a heartbeat to the first shard.
     """
     if shards == 1 or not len(events):
         return [events, *(QueueEvents() for _ in range(shards - 1))]
     kind = events["kind"]
-    home = np.where(kind == HEARTBEAT, 0, (queue_hashes[events["queue"]] % np.uint64(shards)).astype(np.int64))
+    of_queues = (queue_hashes[events["queue"]] % np.uint64(shards)).astype(np.int64)
+    home = np.select([kind == HEARTBEAT, kind == OUTLIVED], [0, of_messages], of_queues)
     everywhere = np.isin(kind, FOR_ALL_SHARDS)
     found = []
     for shard in range(shards):

@@ -7,7 +7,7 @@ because its messages may be in any of them; only the copy in the queue's home sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,15 @@ def route(
     Times beyond `now` (epoch milliseconds) are moved back; pass None where the events themselves define the time.
     """
     events = prepare(table if now is None else hold_back(table, now, settings.skew_allowance_ms))
-    owner = shard_of(events, shards, settings)
+    hashes = events.queue_hashes()
+    ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
+    owner = _shards_of_messages(events.columns, hashes, ordered, shards)
     packets = []
     for shard in range(shards):
         columns = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
         packets.append(Packet(_compact(events, columns) if shards > 1 else events))
-    for packet, about_queues in zip(packets, spread(events.about_queues, events.queue_hashes(), shards), strict=True):
+    of_messages = _shards_of_messages(events.about_queues.columns, hashes, ordered, shards)
+    for packet, about_queues in zip(packets, spread(events.about_queues, hashes, of_messages, shards), strict=True):
         packet.events.about_queues = about_queues
         packet.events.dead_letter_queues = events.dead_letter_queues
         packet.events.ordered_queues = events.ordered_queues
@@ -51,15 +54,12 @@ def route(
     return packets
 
 
-def shard_of(events: Events, shards: int, settings: Settings) -> Array:
-    """Return the shard of every row."""
-    hashes = events.queue_hashes()
-    ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
-    queue = events.columns["queue"]
+def _shards_of_messages(columns: Mapping[str, Array], hashes: Array, ordered: Array, shards: int) -> Array:
+    """Return the shard of the message of every row. `hashes` and `ordered` are those of the queues."""
+    queue = columns["queue"]
     if not len(queue):
         return np.zeros(0, dtype=np.int64)
-    spread = id_hash(events.columns["hi"], events.columns["lo"])
-    chosen = np.where(ordered[queue], hashes[queue], spread)
+    chosen = np.where(ordered[queue], hashes[queue], id_hash(columns["hi"], columns["lo"]))
     return (chosen % np.uint64(shards)).astype(np.int64)
 
 
