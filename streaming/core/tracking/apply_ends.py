@@ -146,10 +146,12 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     # SQS deletes no message of a FIFO queue after its window: the window of one that it deleted was extended, unreported.
     late &= ~state.queues.keeps_order(settings)[seg["queue"][event]]
     holder = live.at("consumer", row)
-    stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder)
+    redelivered = live.at("receive_count", row) > 1
+    # Of a single delivery it only means that one process receives and another deletes.
+    stolen = (seg["consumer"][event] >= 0) & (holder >= 0) & (seg["consumer"][event] != holder) & redelivered
     ended = live.at("ended", row)
     ended = np.where(ended > 0, ended, np.minimum.reduceat(np.where(deleted, seg["at"], NEVER), seg.starts)[of])
-    again = ~first[event] & (seg["at"][event] > ended) & (live.at("receive_count", row) > 1)
+    again = ~first[event] & (seg["at"][event] > ended) & redelivered
     new = (live.at("flags", row) & F_OUTLIVED) == 0
     hit = np.unique(row[(late & first[event] | stolen | again) & new])
     if len(hit):

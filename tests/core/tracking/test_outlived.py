@@ -39,6 +39,19 @@ def test_a_second_delivery_may_outlive_its_window_too() -> None:
     assert summary.total("outlived") == 2
 
 
+@pytest.mark.parametrize("shards", [1, 2, 5])
+def test_of_every_message_it_is_found_in_any_number_of_shards(shards: int) -> None:
+    """The messages of a queue without order are in all of them."""
+    about = [{"message_id": f"m{n}", "consumer": "w"} for n in range(12)]
+    events = [event("received", 1_000, receive_count=1, **one) for one in about]
+    *_, merged = run_steps(
+        [(45_000, [*events, *(event("outlived", 40_000, **one) for one in about)])], shards=shards, restart=True
+    )
+    [summary] = merged.queues.values()
+    assert summary.total("outlived") == len(about)
+    assert [one.view.refused_settlements for one in summary.messages["oldest"]] == [1] * len(summary.messages["oldest"])
+
+
 def test_it_makes_no_message_known() -> None:
     """Another consumer may have deleted the message so long ago that it is forgotten."""
     *_, merged = run_steps([(45_000, [LATE])])
@@ -76,3 +89,16 @@ def test_it_survives_a_change_of_the_number_of_shards(shards: int) -> None:
     *_, merged = run_steps([(46_000, [])], states=made, shards=shards)
     [summary] = merged.queues.values()
     assert [one.view.refused_settlements for one in summary.messages["oldest"]] == [1]
+
+
+@pytest.mark.parametrize(("receives", "outlived"), [(1, 0), (2, 1)])
+def test_a_deletion_by_another_name_outlives_only_after_a_redelivery(receives: int, outlived: int) -> None:
+    """One process may receive and another delete: a single delivery that ends within its window is no double work."""
+    about = {"message_id": "m"}
+    life = [event("received", 1_000 * n, consumer=f"receiver-{n}", receive_count=n, **about) for n in range(1, receives + 1)]
+    states = [event("queue_state", 0, attributes={"visibility_timeout_s": 30})]
+    *_, merged = run_steps(
+        [(9_000, [*states, *life, event("deleted", 8_000, consumer="deleter" if receives == 1 else "receiver-1", **about)])]
+    )
+    [summary] = merged.queues.values()
+    assert summary.total("outlived") == outlived
