@@ -47,10 +47,13 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         state.queues.put_attributes(number, attributes)
     state.queues.forget_depths_after(limit)
     rows = state.rows
-    for name in ("ended", "ended_noticed", "overtaken_since"):
+    for name in ("ended", "ended_noticed", "arrived_noticed", "overtaken_since"):
         if len(rows) and rows.has(name):
             late = np.flatnonzero(rows[name] > limit)
             rows.put(name, late, np.full(len(late), now, dtype=np.int64))
+    of_names = (state.groups.time, state.groups.reached_at, state.consumers.time, state.consumers.failed_at)
+    for times in (*of_names, state.fingerprints["at"]):
+        times[times > limit] = now
     # A segment is dropped by the age of its last end.
     state.segments = [replace(segment, last_end=_at_most(segment.last_end, limit, now)) for segment in state.segments]
 
