@@ -114,7 +114,7 @@ def time_of_step(now: int, newest: int | None, before: int) -> int:
 
 def senders_are_ahead(clock: Clock, now: int) -> bool:
     """Whether events dated in the future arrived recently."""
-    return 0 <= now - clock.ahead_at < SENDERS_AHEAD_FOR_MS
+    return clock.ahead_total > 0 and 0 <= now - clock.ahead_at < SENDERS_AHEAD_FOR_MS
 
 
 def _trust(clock: Clock, now: int, read: int) -> Clock:

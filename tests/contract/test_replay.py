@@ -153,7 +153,9 @@ def test_lines_of_a_file_without_an_event(tmp_path: Path, content: str, lines: l
     """Each line is reported, and one value over several lines is one."""
     path = tmp_path / "events"
     path.write_text(content)
-    *named, hint = replayed_file([path]).errors.splitlines()
+    said = replayed_file([path])
+    assert not said.signals(), "nothing is known of any clock or queue"
+    *named, hint = said.errors.splitlines()
     assert [error.removeprefix(f"{path}:").split(":")[0] for error in named] == lines
     assert hint.startswith("queuewatch replay: no event could be read: each is a JSON object such as")
 

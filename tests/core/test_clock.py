@@ -86,6 +86,7 @@ def test_senders_count_as_ahead_for_ten_minutes() -> None:
     """Ten minutes after the last such event."""
     clock = record_future_events(Clock(), 0, T0)
     assert not senders_are_ahead(clock, T0)
+    assert not senders_are_ahead(Clock(), 0)
     clock = record_future_events(clock, 3, T0)
     assert senders_are_ahead(record_future_events(clock, 3, T0 + 9 * MIN), T0 + 9 * MIN)
     assert not senders_are_ahead(record_future_events(clock, 3, T0 + 10 * MIN), T0 + 10 * MIN)
