@@ -184,6 +184,8 @@ def basis_of(
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
         if not seen.ends:
             return BasisReason("consumers", f"sends and deletions of {name} are not seen", _DELETIONS.format(name))
+        if dead_letters:
+            return BasisReason("consumers", f"moves to {name} are not seen: brokers do not report them", "")
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.deliveries:
