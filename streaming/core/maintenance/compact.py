@@ -25,7 +25,8 @@ def compact(state: ShardState, settings: Settings) -> None:
     """Evict expired state. Evicted entries already counted as gone, so when this runs changes no result."""
     horizon = state.oldest_timely_at(settings)
     rows = state.rows
-    old = forgotten(state, rows["ended"], settings)
+    # A loss that was noticed late is still to be reported.
+    old = forgotten(state, rows["ended"], settings) & (rows["ended_noticed"] < horizon)
     if old.sum() * 8 > len(old):
         state.drop_timelines(rows.key[old])
         for key in rows.key[old].tolist() if state.loss_reasons else []:

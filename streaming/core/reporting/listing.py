@@ -16,10 +16,12 @@ from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.queues import Refusals
-from streaming.core.state.rows import F_DROPPED, F_EXPIRED, F_TIMELINE
+from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, default_ends, windows
+
+_LOST, _NOT_LOST = np.uint32(F_EXPIRED | F_DROPPED), np.uint32(F_DELETED | F_DEAD_LETTERED | F_REDRIVEN)
 
 _SHOWN = (
     "hi",
@@ -247,9 +249,13 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
 
 
 def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
-    """Return, per queue (by index), the latest messages that expired or were dropped after `since`, oldest first."""
+    """Return, per queue (by index), the latest messages that were lost after `since`, or of which it became known then.
+
+    Oldest first. A message that was processed or moved as well, by another report, was not lost.
+    """
     rows = state.rows
-    lost = np.flatnonzero(((rows["flags"] & (F_EXPIRED | F_DROPPED)) != 0) & (rows["ended"] > since))
+    is_lost = ((rows["flags"] & _LOST) != 0) & ((rows["flags"] & _NOT_LOST) == 0)
+    lost = np.flatnonzero(is_lost & (np.maximum(rows["ended"], rows["ended_noticed"]) > since))
     if not len(lost):
         return {}
     queue, at = rows.at("queue", lost), rows.at("ended", lost)

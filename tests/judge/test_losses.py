@@ -1,0 +1,55 @@
+"""MessageDropped: of a loss that is noticed late, and not of a message that was processed or moved as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.driving import event
+from tests.judge.driving import Step, judged
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+MOVED_MS = 5 * DAY_MS
+
+
+def test_a_dead_letter_that_is_past_retention_as_it_arrives_is_reported() -> None:
+    """Its retention runs from the send, four days where it is kept; it was moved after five. It is reported for five minutes."""
+    settings = {"retention_s": 14 * 86_400, "max_receive_count": 3, "dead_letter_queue": "d"}
+    states = [event("queue_state", 0, attributes=settings), event("queue_state", 0, "d", attributes={"retention_s": 4 * 86_400})]
+    steps: list[Step] = [
+        (1_000, [*states, event("sent", 0, message_id="m")]),
+        (MOVED_MS - MINUTE_MS, [event("received", MOVED_MS - MINUTE_MS, message_id="m", receive_count=3)]),
+        (MOVED_MS, [event("dead_lettered", MOVED_MS, message_id="m", to_queue="d")]),
+    ]
+    steps += [(MOVED_MS + n * MINUTE_MS, []) for n in range(1, 30)]
+    changes = judged(steps).changes_seen()
+    lost = [(at - MOVED_MS, status) for at, signal, status, _ in changes if signal == "MessageDropped"]
+    assert lost == [(0, "firing"), (5 * MINUTE_MS, "resolved")]
+
+
+def test_what_a_shorter_retention_ends_is_reported() -> None:
+    """However long ago its retention, by the new setting, has run out."""
+    hour = 60 * MINUTE_MS
+    steps: list[Step] = [(1_000, [event("queue_state", 0, attributes={"retention_s": 86_400})])]
+    steps += [(1_000 * n, [event("sent", 1_000 * n, message_id=f"m{n}")]) for n in (2, 3)]
+    steps += [(hour, [event("queue_state", hour, attributes={"retention_s": 300})]), (hour + MINUTE_MS, [])]
+    assert {finding.key.message_id for finding in judged(steps).firing("MessageDropped")} == {"m2", "m3"}
+
+
+ENDS: list[dict[str, Any]] = [
+    event("deleted", 20_000, message_id="m"),
+    event("dead_lettered", 20_000, message_id="m", to_queue="d"),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: str(one["type"]))
+@pytest.mark.parametrize("lost_at_ms", [15_000, 20_000, 25_000])
+@pytest.mark.parametrize("lost", ["dropped", "expired"])
+def test_a_message_that_was_processed_or_moved_was_not_lost(end: dict[str, Any], lost_at_ms: int, lost: str) -> None:
+    """Whichever is said to be earlier: only a delivery proves that an end was none."""
+    life = [event("sent", 0, message_id="m"), event("received", 10_000, message_id="m", receive_count=1)]
+    loss = event(lost, lost_at_ms, message_id="m")
+    assert judged([(11_000, life), (30_000, [end]), (31_000, [loss]), (60_000, [])]).firing("MessageDropped") == []
+    assert judged([(11_000, life), (31_000, [loss, end]), (60_000, [])]).firing("MessageDropped") == []
+    assert len(judged([(11_000, life), (30_000, [loss]), (60_000, [])]).firing("MessageDropped")) == 1
