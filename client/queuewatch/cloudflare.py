@@ -19,13 +19,15 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from queuewatch.clock import now_ms
 from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports import Transport, open_transport
+from queuewatch.transports.http import NoRedirect
+from queuewatch.transports.secrets import shown
 
 TOKEN_VARIABLE: Final = "CLOUDFLARE_API_TOKEN"
 _BASE: Final = "https://api.cloudflare.com/client/v4"
@@ -105,6 +107,7 @@ class PullConsumer:
         self._retry_delay_s = retry_delay_s
         self._timeout_s = timeout_s
         self._clock_ms = clock_ms
+        self._opener = urllib.request.build_opener(NoRedirect())
         self._sender = _sender(to)
         self.unknown = 0
         """Number of settlements that the API did not attribute to a message; they are not reported."""
@@ -212,11 +215,12 @@ class PullConsumer:
             method="POST",
         )
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310 -- likewise
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                raise PullError(f"{action}: the API answered {error.code}{_said(_body_of(error))}", error.code) from error
+                said = _said(_body_of(error)) or _redirect(error)
+                raise PullError(f"{action}: the API answered {error.code}{said}", error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise PullError(f"{action}: the API did not answer: {type(error).__name__}") from error
         if not isinstance(found, dict) or not found.get("success"):
@@ -264,6 +268,14 @@ def _body_of(error: urllib.error.HTTPError) -> bytes:
         return error.read()
     except (OSError, http.client.HTTPException):
         return b""
+
+
+def _redirect(error: urllib.error.HTTPError) -> str:
+    """Return where a redirect leads as a suffix, empty for another response."""
+    location = error.headers.get("Location")
+    if not (300 <= error.code < 400 and location):
+        return ""
+    return f": a redirect to {shown(urljoin(error.url, location))}, which is not followed"
 
 
 def _said(body: bytes) -> str:

@@ -37,6 +37,8 @@ class Broker:
     messages: list[Held] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     requests: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    strays: list[str | None] = field(default_factory=list)
+    """Authorization of each GET, which the API does not have: of redirects that were followed."""
     status: int = 200
     url: str = ""
     leases: int = 0
@@ -112,6 +114,10 @@ def serving(broker: Broker) -> Iterator[Broker]:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def do_GET(self) -> None:
+            broker.strays.append(self.headers["Authorization"])
+            self.send_error(405)
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -191,6 +191,20 @@ def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
         assert kept.events == []
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_an_error_and_takes_the_token_nowhere(status: int) -> None:
+    """urllib would follow most of them with the bearer token, to any server."""
+    with serving(Broker()) as other:
+        elsewhere = f"{other.url}/pull"
+        redirect = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere}?key=k\r\nContent-Length: 0\r\n\r\n".encode()
+        with _answering(redirect) as url, pytest.raises(PullError) as caught:
+            PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).pull()
+    assert str(caught.value) == f"pull: the API answered {status}: a redirect to {elsewhere}, which is not followed"
+    assert caught.value.status == status
+    assert other.requests == []
+    assert other.strays == []
+
+
 def test_an_unreachable_api_is_an_error() -> None:
     """The error has no status."""
     with _consumer(Broker()) as (_, consumer, _kept):

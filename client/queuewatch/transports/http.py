@@ -35,7 +35,7 @@ class HttpTransport(Transport):
         self.name = shown(self.url)
         self.max_bytes = max_bytes
         self._timeout_s = timeout_s
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect())
 
     def send(self, payload: bytes) -> None:
         request = urllib.request.Request(self.url, data=payload, headers=post_headers(), method="POST")  # noqa: S310 -- http(s) only, checked above
@@ -61,8 +61,8 @@ def post_headers() -> dict[str, str]:
     return headers
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects, because a redirected POST would become a GET without its body."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuse redirects: a redirected POST would become a GET without its body, and take the token to another server."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None
