@@ -48,7 +48,7 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
         **_figures(task),
         "summary": (
             f"The redrive of {c.name.queue}{_target(task)} failed after {_moved(task)} messages: {reason}. "
-            "The others are still there and go on ageing."
+            "The others remain in the queue and keep ageing."
         ),
     }
     yield c.finding("RedriveFailed", "warning", since, evidence)
@@ -65,7 +65,7 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
         "stalled_s": seconds(c.now - since),
         "summary": (
             f"The redrive of {c.name.queue}{_target(task)} has moved nothing for {duration(c.now - since)}, "
-            f"after {_moved(task)} messages: it goes on blocking further redrives."
+            f"after {_moved(task)} messages: it still blocks further redrives."
         ),
     }
     yield c.finding("RedriveStalled", "warning", since, evidence)
