@@ -21,7 +21,7 @@ from streaming.checkpoint.offset_log import COMMITS
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.state_files import FOLDER as STATES
-from streaming.checkpoint.state_files import StateDamaged, look_again
+from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
@@ -51,7 +51,7 @@ def recover(checkpoint: Path) -> int | None:
 
 
 def _go_back_if_damaged(checkpoint: Path) -> int | None:
-    look_again()
+    forget_verified_files()
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if not committed:

@@ -101,7 +101,7 @@ class StateFile:
         return made
 
 
-def look_again() -> None:
+def forget_verified_files() -> None:
     """Verify every file again, even those this process has verified before."""
     _verified.clear()
 

@@ -29,7 +29,7 @@ from sources.wire.event_json import load_json
 from sources.wire.invalid import RAW_LIMIT, RefusalError
 from sources.wire.lines import split_lines
 from sources.wire.scan import scan
-from streaming.checkpoint.state_files import StateDamaged, look_again, state_keeper
+from streaming.checkpoint.state_files import StateDamaged, forget_verified_files, state_keeper
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.load import load_config
 from streaming.core.columns import UnreadableBlob
@@ -92,7 +92,7 @@ def state_file(content: bytes) -> None:
     """Read a state file: one with changed bytes is never accepted."""
     kept, path, written = _kept()
     path.write_bytes(content)
-    look_again()
+    forget_verified_files()
     try:
         head = state_keeper(str(path.parents[1])).fetch(kept).head
     except StateDamaged:
