@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lab.report import Event
 from sources.wire import decode_records, encode_ndjson
-from streaming.core.events.ahead import hold_back
+from streaming.core.events.ahead import clamp_future_times
 from streaming.core.settings import Settings
 from streaming.replay.recording import Recording
 
@@ -33,5 +33,5 @@ def in_arrival_order(arrivals: Sequence[ArrivedEvent], settings: Settings) -> Re
         raise ValueError(f"the simulator wrote an event that cannot be read: {decoded.invalid[0]}")
     came = np.array([a.came_ms for a in arrivals], dtype=np.int64)
     order = np.argsort(decoded.line, kind="stable")
-    events = hold_back(decoded.events.take(pa.array(order)), came, settings.skew_allowance_ms)
+    events = clamp_future_times(decoded.events.take(pa.array(order)), came, settings.skew_allowance_ms)
     return Recording(events, came, unreadable=[], late={}, ordered_queues=frozenset())

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.events.ahead import AHEAD_MS, hold_back
+from streaming.core.events.ahead import AHEAD_MS, clamp_future_times
 from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
 from streaming.core.settings import QueueName
@@ -117,10 +117,10 @@ def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table,
         refuse_binary(path, content)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
     came_at = arrival_times(at, lateness_ms)
-    # An event dated after its arrival is held back, as in a live run; smaller differences cannot be detected.
+    # The time of an event dated after its arrival is clamped, as in a live run; smaller differences cannot be detected.
     limit = np.where(at > came_at, came_at, NEVER)
     if (limit < NEVER).any():
-        events = hold_back(events, limit, 0)
+        events = clamp_future_times(events, limit, 0)
     lines = decoded.line[order]
     bad = []
     for one in sorted(_by_line(decoded.invalid, content, decode), key=lambda i: i.line or 0):

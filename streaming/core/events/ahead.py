@@ -21,7 +21,7 @@ _ENDS = ("invisible_until", "visible_at")
 """Times that lie in the future by nature; they move with their event."""
 
 
-def hold_back(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
+def clamp_future_times(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
     """Move times of a wire-format table that are more than `allowance_ms` ahead back to `now`.
 
     `now` is one time for all rows, or one per row. An event's other times are shifted by the same amount. Returns the table

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array, distinct
-from streaming.core.events.ahead import hold_back
+from streaming.core.events.ahead import clamp_future_times
 from streaming.core.events.events import Events
 from streaming.core.events.packet import Packet, Quarantined
 from streaming.core.events.prepare import prepare
@@ -34,7 +34,7 @@ def route(
 
     Times beyond `now` (epoch milliseconds) are moved back; pass None where the events themselves define the time.
     """
-    events = prepare(table if now is None else hold_back(table, now, settings.skew_allowance_ms))
+    events = prepare(table if now is None else clamp_future_times(table, now, settings.skew_allowance_ms))
     hashes = events.queue_hashes()
     ordered = np.array([name in events.ordered_queues or settings.is_ordered(name) for name in events.queues], dtype=bool)
     owner = _shards_of_messages(events.columns, hashes, ordered, shards)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sources.wire import decode_records, encode_ndjson
-from streaming.core.events.ahead import AHEAD_MS, hold_back
+from streaming.core.events.ahead import AHEAD_MS, clamp_future_times
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.state import ShardState
@@ -47,7 +47,7 @@ def test_times_beyond_now_are_brought_back(
     """Alone, and among correct events, which are unchanged."""
     row = event("received", 0, message_id="m") | {name: T0 + at for name, at in reported.items()}
     others = [event("received", i, message_id="o") for i in range(among)]
-    table = hold_back(decode_records([encode_ndjson([*others, row])]).events, T0 + 1_000_000, ALLOWED)
+    table = clamp_future_times(decode_records([encode_ndjson([*others, row])]).events, T0 + 1_000_000, ALLOWED)
     found = table.to_pylist()
     assert {name: at - T0 for name, at in found[-1].items() if name in reported} == kept, why
     assert found[-1].get(AHEAD_MS, 0) == ahead_ms
@@ -58,9 +58,9 @@ def test_times_beyond_now_are_brought_back(
 def test_a_table_without_such_events_is_left_alone() -> None:
     """The usual case costs three maxima."""
     table = decode_records([encode_ndjson([event("sent", i, message_id=f"m{i}") for i in range(10)])]).events
-    assert hold_back(table, T0, ALLOWED) is table
-    assert hold_back(table.slice(0, 0), T0, ALLOWED).num_rows == 0
-    assert hold_back(table, np.full(10, T0), ALLOWED) is table
+    assert clamp_future_times(table, T0, ALLOWED) is table
+    assert clamp_future_times(table.slice(0, 0), T0, ALLOWED).num_rows == 0
+    assert clamp_future_times(table, np.full(10, T0), ALLOWED) is table
 
 
 def judged(poison: dict[str, Any], shards: int = 2) -> Merged:
