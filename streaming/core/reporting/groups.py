@@ -196,7 +196,7 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     receives = live.at("receive_count", groups.head)
     passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
     silent_ms = now - record.last_received_at
-    # A head that came back is retried now and then: until the queue counts as stalled, the silence between two tries is no news.
+    # A head that came back is retried now and then: until the queue counts as stalled, a pause between two retries is normal.
     alive = silent_ms < np.where(receives > 1, max(limit, int(thresholds.stalled_s * 1000)), limit)
     poison = poison_receives(record, settings)
     # A consumer that has just received the head, after a pause without consumers, is given time to finish it: less if the head
