@@ -50,7 +50,7 @@ def stall_limit_ms(limits: Thresholds, *, by_counts: bool) -> float:
     return limits.stalled_s * 1000 - (COUNT_AGE_MS if by_counts else 0)
 
 
-def stand(since: int, now: int, queue: Described, settings: Settings) -> Measured:
+def standstill(since: int, now: int, queue: Described, settings: Settings) -> Measured:
     """GroupStuck: time without a settlement in a group with messages behind its head."""
     return Measured(now - since, group_stuck_ms(queue, settings), "milliseconds")
 

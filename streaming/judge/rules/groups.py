@@ -202,7 +202,7 @@ def _was_extended(head: MessageView) -> bool:
 
 def _limit_ms(c: Context, stuck: StuckGroup) -> float:
     """Return how long a group of this queue may stand still."""
-    return measures.stand(stuck.since, c.now, c.summary, c.settings).limit
+    return measures.standstill(stuck.since, c.now, c.summary, c.settings).limit
 
 
 def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, Any]:
