@@ -43,6 +43,6 @@ class Near(NamedTuple):
     measured: Measured
 
 
-def farther(*conditions: Measured) -> Measured:
+def farthest_from_limit(*conditions: Measured) -> Measured:
     """Return, for a rule whose conditions must all hold, the condition that is farthest from its limit."""
     return min(conditions, key=lambda measured: measured.nearness)

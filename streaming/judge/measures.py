@@ -13,7 +13,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.limits import LIMITS, limits_of
 from streaming.core.state.queues import Described, group_stuck_ms, poison_receives, retention_ms
 from streaming.core.thresholds import Thresholds
-from streaming.judge.measured import Measured, farther
+from streaming.judge.measured import Measured, farthest_from_limit
 
 COUNT_AGE_MS = 30_000
 """A broker's count is half a minute to a minute old when it arrives."""
@@ -74,13 +74,13 @@ def failing(ended: int, failed_ratio: float, limit_ratio: float, limits: Thresho
     `hysteresis`: the part of the least number of deliveries that is enough while the signal fires.
     """
     fewest = limits.failing_min_deliveries * hysteresis
-    return farther(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, fewest, "count"))
+    return farthest_from_limit(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, fewest, "count"))
 
 
 def outlived(outlived: int, deliveries: int, limits: Thresholds) -> Measured:
     """WindowTooShort: share of the deliveries that outlived their visibility window, and how many did."""
     ratio = outlived / deliveries if deliveries else 0.0
-    return farther(
+    return farthest_from_limit(
         Measured(ratio, limits.short_window_ratio, "ratio"), Measured(outlived, limits.short_window_min_deliveries, "count")
     )
 
@@ -91,7 +91,7 @@ def retries(retried: int, deliveries: int, limits: Thresholds, *, hysteresis: fl
     `hysteresis`: the part of the least share that is enough while the signal fires.
     """
     ratio = retried / deliveries if deliveries else 0.0
-    return farther(
+    return farthest_from_limit(
         Measured(ratio, limits.retry_storm_ratio * hysteresis, "ratio"),
         Measured(deliveries, limits.retry_storm_min_deliveries, "count"),
     )
