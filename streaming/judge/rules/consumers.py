@@ -190,11 +190,14 @@ def _in_words(client: dict[str, str]) -> str:
 def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> ConsumerReport:
     state = c.summary.consumer_states.get(consumer)
     attributes: dict[str, Any] = dict(state.attributes) if state else {}
-    attributes.setdefault("last_ack_at", c.summary.consumer_acks.get(consumer))
-    if held is not None:
-        attributes.setdefault("dispatched", held.held)
-        if attributes.get("connected_at") is None and consumer not in unconfirmed(c):
-            attributes["connected_at"] = connected_since(c).get(consumer)
+    ack = c.summary.consumer_acks.get(consumer)
+    attributes["last_ack_at"] = max(filter(None, (attributes.get("last_ack_at"), ack)), default=None)
+    known_at = max(ack or 0, held.since if held is not None else 0)
+    if state is None or attributes.get("dispatched") is None or known_at > state.dispatched_at:
+        # What it has received and acknowledged since is known better than by a report from before.
+        attributes["dispatched"] = held.held if held is not None else 0
+    if held is not None and attributes.get("connected_at") is None and consumer not in unconfirmed(c):
+        attributes["connected_at"] = connected_since(c).get(consumer)
     return consumer_report(
         consumer,
         attributes,
