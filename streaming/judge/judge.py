@@ -245,15 +245,18 @@ def _changes(
     """Return the changes: signals that began and signals that ended. A signal that continues keeps its start time."""
     changes = []
     firing: dict[SignalKey, Finding] = {}
-    for key, finding in after.items():
+    # Signals that go on keep their order, whether or not their queues were judged in this step.
+    for key in (*(key for key in before if key in after), *(key for key in after if key not in before)):
+        finding = after[key]
         known = before.get(key)
         announced = known is not None and known.was_announced
         if known is None or (finding.announced and not announced):
             # A finding folded or not alerting since it began, and no longer so, is now announced itself.
             changes.append(_change(now, "firing", finding))
         since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
-        if since_ms != finding.since_ms or announced or finding.announced:
-            finding = replace(finding, since_ms=since_ms, was_announced=announced or finding.announced)
+        announced = announced or finding.announced
+        if since_ms != finding.since_ms or announced != finding.was_announced:
+            finding = replace(finding, since_ms=since_ms, was_announced=announced)
         firing[key] = finding
     changes += [_change(now, "resolved", finding) for key, finding in before.items() if key not in after]
     changes.sort(key=lambda c: (c.status, _order(c.finding.key)))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -48,6 +49,8 @@ class JudgeMemory:
     """Whether the service's own clock is trusted."""
     schedule: EvaluationSchedule = field(default_factory=EvaluationSchedule, compare=False)
     """Not stored: after a restart every queue is judged once."""
+    written: dict[int, tuple[Finding, str]] = field(default_factory=dict, compare=False, repr=False)
+    """By identity, what the firing signals were written as: thousands may go on firing unchanged."""
 
     @classmethod
     def empty(cls) -> JudgeMemory:
@@ -64,11 +67,18 @@ class JudgeMemory:
             "folded": self.folded,
             "folded_now": self.folded_now,
             "clock": asdict(self.clock),
-            "firing": [_finding_json(finding) for finding in self.firing.values()],
         }
-        text = _json(body).encode()
+        text = f'{_json(body)[:-1]},"firing":[{",".join(self._written_firing())}]}}'.encode()
         packed, table = _CODEC.compress(text, asbytes=True), self.queues.to_bytes()
         return b"".join((_MAGIC, _SIZES.pack(len(packed), len(text), len(table)), packed, table, self.history.to_bytes()))
+
+    def _written_firing(self) -> Iterator[str]:
+        """Yield the JSON of every firing signal."""
+        before, self.written = self.written, {}
+        for finding in self.firing.values():
+            written = before.get(id(finding)) or (finding, _json([_OF_KEY(finding.key), *_OF_FINDING(finding)]))
+            self.written[id(finding)] = written
+            yield written[1]
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> JudgeMemory:
@@ -98,11 +108,6 @@ class JudgeMemory:
 
 _OF_KEY = attrgetter(*SignalKey.__slots__)
 _OF_FINDING = attrgetter(*Finding.__slots__[1:])
-
-
-def _finding_json(finding: Finding) -> list[Any]:
-    # Thousands may fire, and all are written in every batch.
-    return [_OF_KEY(finding.key), *_OF_FINDING(finding)]
 
 
 # A shared encoder: `json.dumps` creates a new one per call, and there are thousands.
