@@ -1,7 +1,7 @@
 """Wait, processing and sojourn times of deleted messages, each counted once.
 
 What is counted follows from the message's row, and the row records that it was counted, so the order of events does not matter. A
-message whose send is reported only after its deletion is counted at that point.
+message whose send or receive is reported only after its deletion is counted at that point.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from streaming.core.state.rows import F_DELETED, F_LIFE_TIMED, F_SENT_KNOWN, F_T
 from streaming.core.state.state import ShardState
 
 _WAIT, _PROCESSING, _SOJOURN = range(len(DURATIONS))
+_BOTH_TIMED = F_WORK_TIMED | F_LIFE_TIMED
 
 
 def count_durations(state: ShardState, rows: Array) -> None:
@@ -30,7 +31,9 @@ def count_durations(state: ShardState, rows: Array) -> None:
         return
     queue, ended = live.at("queue", rows), live.at("ended", rows)
     sent = live.at("sent", rows)
-    waited = life & received
+    timed = flags | (np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)).astype(np.uint32)
+    # The wait is known once both its ends are, whichever was reported last.
+    waited = (work | life) & ((timed & np.uint32(_BOTH_TIMED)) == _BOTH_TIMED)
     counted = (
         _timed(state, _PROCESSING, T_PROCESSING_MS, queue[work], (ended - live.at("last_received", rows))[work]),
         _timed(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life]),
@@ -38,8 +41,7 @@ def count_durations(state: ShardState, rows: Array) -> None:
     )
     state.queues.count(queue[work], T_PROCESSED)
     state.queues.add_durations(*map(np.concatenate, zip(*counted, strict=True)))
-    timed = np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)
-    live.put("flags", rows, flags | timed.astype(np.uint32))
+    live.put("flags", rows, timed)
 
 
 def _waited_until(state: ShardState, rows: Array) -> Array:

@@ -123,3 +123,15 @@ def test_a_send_that_is_reported_late_is_counted_then() -> None:
     assert second.queues[ORDERS].total("sojourn_ms") == 5_000
     assert second.queues[ORDERS].total("wait_ms") == 2_000
     assert second.queues[ORDERS].total("processing_ms") == 3_000
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)])
+def test_the_wait_is_counted_whichever_report_comes_last(order: tuple[int, ...]) -> None:
+    """Each in a step of its own, as from several partitions."""
+    about = {"message_id": "m"}
+    sent, received = event("sent", 0, **about), event("received", 30_000, receive_count=1, **about)
+    life = [sent, received, event("deleted", 40_000, **about)]
+    *_, merged = run_steps([(41_000 + 1_000 * n, [life[i]]) for n, i in enumerate(order)], restart=True)
+    summary = merged.queues[ORDERS]
+    times = {name: summary.total(name) for name in ("wait_ms", "processing_ms", "sojourn_ms", "processed")}
+    assert times == {"wait_ms": 30_000, "processing_ms": 10_000, "sojourn_ms": 40_000, "processed": 1}
