@@ -192,7 +192,7 @@ def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> Consumer
     attributes: dict[str, Any] = dict(state.attributes) if state else {}
     ack = c.summary.consumer_acks.get(consumer)
     attributes["last_ack_at"] = max(filter(None, (attributes.get("last_ack_at"), ack)), default=None)
-    known_at = max(ack or 0, held.since if held is not None else 0)
+    known_at = max(ack or 0, held.since if held is not None else 0) if c.basis in ("messages", "consumers") else 0
     if state is None or attributes.get("dispatched") is None or known_at > state.dispatched_at:
         # What it has received and acknowledged since is known better than by a report from before.
         attributes["dispatched"] = held.held if held is not None else 0
