@@ -66,11 +66,17 @@ class Stored:
         return found
 
 
-def open_stored(checkpoint: Path) -> Stored:
-    """Open the last intact batch of a checkpoint. Raises `CheckpointMismatch` for another folder, or when no batch is intact."""
-    manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint))
+def manifest_of(checkpoint: Path) -> Manifest:
+    """Return the manifest of a checkpoint. Raises `CheckpointMismatch` for a missing folder, another folder, or a file."""
+    manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint)) if checkpoint.is_dir() else None
     if manifest is None:
         raise CheckpointMismatch(f"{checkpoint} is no checkpoint of queuewatch", "Name the folder spark.checkpoint_dir names")
+    return manifest
+
+
+def open_stored(checkpoint: Path) -> Stored:
+    """Open the last intact batch of a checkpoint. Raises `CheckpointMismatch` for anything else, or when no batch is intact."""
+    manifest = manifest_of(checkpoint)
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if not committed:
@@ -113,11 +119,8 @@ def open_stored(checkpoint: Path) -> Stored:
 
 
 def verify(checkpoint: Path) -> Iterator[str]:
-    """Yield the problems of a checkpoint; none when the last batch is intact and readable."""
-    manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint))
-    if manifest is None:
-        yield f"{checkpoint} is no checkpoint of queuewatch"
-        return
+    """Yield the problems of a checkpoint; none when the last batch is intact and readable. Raises as `open_stored` does."""
+    manifest = manifest_of(checkpoint)
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
     if committed and ledger.batches and committed[-1] >= ledger.batches[0]:

@@ -12,7 +12,7 @@ from sinks.explain.formatting import printable
 from sinks.lines import to_json
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.state_files import StateDamaged
-from streaming.checkpoint.stored import Stored, open_stored, verify
+from streaming.checkpoint.stored import Stored, manifest_of, open_stored, verify
 from streaming.cli.errors import CommandError
 from streaming.config import load_config
 from streaming.config.model import to_settings
@@ -65,9 +65,14 @@ def verified(checkpoint: Path) -> tuple[bool, list[str]]:
 
 
 def exported(checkpoint: Path) -> Iterator[str]:
-    """Return JSON lines: each queue, then each message. Times are epoch milliseconds."""
-    stored = open_stored(checkpoint)
-    states = _states(stored)
+    """Return JSON lines: each queue, then each message. Times are epoch milliseconds.
+
+    Raises `CheckpointMismatch` and `CommandError` at once, before the first line.
+    """
+    return _lines(_states(open_stored(checkpoint)))
+
+
+def _lines(states: dict[int, ShardState]) -> Iterator[str]:
     for (system, scope, queue), summary in report_of(list(states.values()), Settings()).queues.items():
         yield to_json(
             {
@@ -86,6 +91,7 @@ def exported(checkpoint: Path) -> Iterator[str]:
 def resharded(checkpoint: Path, shards: int, out: Path, config: Path | None, *, spool_is_empty: bool) -> Iterator[str]:
     """Reshard, and return lines that describe the result. Raises `CommandError`, `CheckpointMismatch`, `CheckpointInUse`."""
     settings = to_settings(load_config(config)) if config is not None else Settings()
+    manifest_of(checkpoint)  # before the lock, which creates a folder and writes to it
     with locked(LocalFolder(checkpoint)):
         stored = open_stored(checkpoint)
         if (already := len(files_read_by_spark(checkpoint))) and not spool_is_empty:

@@ -64,8 +64,10 @@ def export(
             for line in exported(checkpoint):
                 typer.echo(line)
         return
+    with _files_named(checkpoint):
+        lines = exported(checkpoint)  # a file is written only if there is something to write to it
     with _files_named(out), out.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in exported(checkpoint))
+        file.writelines(f"{line}\n" for line in lines)
 
 
 @app.command()

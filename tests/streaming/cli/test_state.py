@@ -76,21 +76,19 @@ def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_a_folder_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    """The error says what to give instead."""
-    done = queuewatch("state", "inspect", tmp_path)
-    assert isinstance(done.exception, CheckpointMismatch)
-    assert "is no checkpoint of queuewatch" in str(done.exception)
-
-
-@pytest.mark.parametrize("command", ["inspect", "verify", "export"])
-def test_a_file_in_place_of_a_checkpoint_is_named(command: str, tmp_path: Path) -> None:
-    """The error is one line."""
+@pytest.mark.parametrize("command", ["inspect", "verify", "export", "export --out", "reshard --shards 3 --out"])
+@pytest.mark.parametrize("given", ["missing", "folder", "file"])
+def test_anything_but_a_checkpoint_is_refused_and_left_alone(command: str, given: str, tmp_path: Path) -> None:
+    """The error says what to give instead. No lock is left there, and no file at `--out`."""
+    (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    done = queuewatch("state", command, tmp_path / "file")
-    assert isinstance(done.exception, CommandError), done.exception
-    assert "Not a directory" in str(done.exception)
-    assert str(tmp_path / "file") in str(done.exception)
+    words = command.split()
+    out = [tmp_path / "out"] if "--out" in words else []
+    done = queuewatch("state", words[0], tmp_path / given, *words[1:], *out)
+    assert isinstance(done.exception, CheckpointMismatch), done.exception
+    expected = f"{tmp_path / given} is no checkpoint of queuewatch. Name the folder spark.checkpoint_dir names"
+    assert str(done.exception) == expected
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
 
 def test_a_file_that_export_cannot_write_is_named(tmp_path: Path) -> None:
