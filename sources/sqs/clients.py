@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ProfileNotFound
 
 from sources.collect.base import CollectorRefused
 from sources.sqs.config import SqsCollectorConfig
@@ -47,5 +47,8 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
                 "no AWS region: set AWS_REGION in the environment, or collect.sqs.regions (`doctor sqs`: --region)"
             )
         return [session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings) for region in regions]
+    except ProfileNotFound as error:
+        where = "AWS_PROFILE" if config.profile is None else "collect.sqs.profile (`doctor sqs`: --profile)"
+        raise CollectorRefused(f"{where}: {error}; `aws configure list-profiles` lists them") from error
     except (BotoCoreError, ValueError) as error:
         raise CollectorRefused(f"collect.sqs: {error}") from error

@@ -63,7 +63,7 @@ def sqs(
     from sources.collect import CollectorRefused
     from sources.sqs.doctor import examine_account, examine_files
     from sources.sqs.doctor.files import UnreadableFile
-    from streaming.cli.errors import CommandError
+    from streaming.cli.errors import UnusableConfig
 
     processing_s = _processing(processing or [])
     files = [*(plan or []), *(template or [])]
@@ -75,8 +75,10 @@ def sqs(
         else:
             section = _sqs_section(config, profile, region or [], prefix or [])
             examination = examine_account(section, processing_s=processing_s, with_lambda=use_lambda)
-    except (UnreadableFile, CollectorRefused) as error:
-        raise CommandError(str(error)) from error
+    except UnreadableFile as error:
+        raise UnusableConfig(f"{'--plan' if error.path in (plan or []) else '--template'} {error}") from error
+    except CollectorRefused as error:
+        raise UnusableConfig(str(error)) from error
     _report(examination, as_json, fail_on)
 
 

@@ -14,10 +14,15 @@ from sources.sqs.doctor.terraform import is_plan, read_plan
 
 _BINARY_PLAN: Final = b"PK\x03\x04"
 AS_JSON: Final = "terraform show -json FILE > plan.json"
+_GIVE: Final = f"give a Terraform plan as JSON ({AS_JSON}) or a CloudFormation template"
 
 
 class UnreadableFile(Exception):
-    """A file that is neither a plan nor a template; the message names it and the remedy."""
+    """A file that is neither a plan nor a template; the message begins with its path and names the remedy."""
+
+    def __init__(self, path: Path, words: str) -> None:
+        self.path = path
+        super().__init__(f"{path}{words}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -44,10 +49,10 @@ def read_queues(path: Path) -> Queues:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UnreadableFile(f"{path}: {error.strerror}") from error
+        raise UnreadableFile(path, f": {error.strerror}; {_GIVE}") from error
     if content.startswith(_BINARY_PLAN):
         raise UnreadableFile(
-            f"{path} is a Terraform plan in its binary form; write it as JSON: {AS_JSON.replace('FILE', str(path))}"
+            path, f" is a Terraform plan in its binary form; write it as JSON: {AS_JSON.replace('FILE', str(path))}"
         )
     document = _parsed(path, content)
     try:
@@ -57,10 +62,11 @@ def read_queues(path: Path) -> Queues:
             return read_template(document, str(path))
     except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
         # For example a list instead of a mapping: Terraform or CloudFormation would refuse it, too.
-        raise UnreadableFile(f"{path} has not the shape of a plan or template ({type(error).__name__}: {error})") from error
+        raise UnreadableFile(path, f" has not the shape of a plan or template ({type(error).__name__}: {error})") from error
     raise UnreadableFile(
-        f"{path} is neither a Terraform plan as JSON ({AS_JSON}) nor a CloudFormation template: it has no planned_values and "
-        "no Resources"
+        path,
+        f" is neither a Terraform plan as JSON ({AS_JSON}) nor a CloudFormation template: it has no planned_values and "
+        "no Resources",
     )
 
 
@@ -68,16 +74,16 @@ def _parsed(path: Path, content: bytes) -> Any:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UnreadableFile(f"{path} is not text: name a Terraform plan as JSON or a CloudFormation template") from None
+        raise UnreadableFile(path, " is not text: name a Terraform plan as JSON or a CloudFormation template") from None
     try:
         return _loaded(text)
     except RecursionError:
         raise UnreadableFile(
-            f"{path} is nested too deeply: it is neither a Terraform plan nor a CloudFormation template"
+            path, " is nested too deeply: it is neither a Terraform plan nor a CloudFormation template"
         ) from None
     except (yaml.YAMLError, ValueError) as error:
         # A date that does not exist is a plain ValueError.
-        raise UnreadableFile(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+        raise UnreadableFile(path, f" is neither JSON nor YAML: {' '.join(str(error).split())}") from error
 
 
 def _loaded(text: str) -> Any:

@@ -67,8 +67,11 @@ def test_doctor_fails_from_the_requested_severity(tmp_path: Path, template: obje
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["sqs", "--plan", "gone.json"], 1, "gone.json: No such file or directory"),
-        (["sqs", "--profile", "nobody"], 1, "nobody"),
+        (["sqs", "--plan", "gone.json"], 2, "--plan gone.json: No such file or directory; give a Terraform plan as JSON"),
+        (["sqs", "--template", "gone.json"], 2, "--template gone.json: No such file or directory; give a "),
+        (["sqs", "--plan", "/"], 2, "--plan /: Is a directory; give a "),
+        (["sqs", "--plan", "/dev/null"], 2, "--plan /dev/null is neither a Terraform plan as JSON (terraform show -json"),
+        (["sqs", "--profile", "nobody"], 2, "--profile): The config profile (nobody) could not be found; `aws configure list"),
         (["sqs", "--template", "t", "--processing", "45s"], 2, "is not PATTERN=DURATION"),
         (["sqs", "--template", "t", "--processing", "a=soon"], 2, "is not a duration"),
         (["sqs", "--template", "t", "--profile", "p"], 2, "files are checked instead of an account"),
@@ -79,10 +82,19 @@ def test_doctor_fails_from_the_requested_severity(tmp_path: Path, template: obje
 )
 @pytest.mark.usefixtures("_nowhere")
 def test_doctor_explains_a_wrong_command(arguments: list[str], code: int, says: str) -> None:
-    """The exit code tells an error in the command line from a missing file."""
+    """The exit code tells that nothing was examined from findings, and the option is named."""
     found, _, said = doctor(*arguments)
     assert found == code
     assert says in said
+
+
+@pytest.mark.usefixtures("_nowhere")
+def test_doctor_names_the_variable_of_an_unknown_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No option was given."""
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    code, _, said = doctor("sqs")
+    assert code == 2
+    assert said.startswith("AWS_PROFILE: The config profile (nobody) could not be found")
 
 
 def test_doctor_s_help_names_every_system() -> None:
