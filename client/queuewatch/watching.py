@@ -14,7 +14,7 @@ from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.handles import HandleMap
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
-from queuewatch.log import log_error
+from queuewatch.log import log_error, log_warning
 from queuewatch.registration import Registration
 from queuewatch.sender import BackgroundSender, flush_all
 from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
@@ -130,11 +130,12 @@ def watch(
     handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing is sent then and SIGTERM is not handled.
     Watching the same object again replaces the previous watch, and the watch of a client replaces that of its session for this
     client: each call is reported once. Raises `ValueError` for an invalid `to` and `TypeError` for an object that cannot be
-    watched; a destination that does not answer is not an error.
+    watched; a destination that does not answer is not an error. A client of another service than SQS is only logged.
     """
     if is_disabled():
         return Watch()
     emitter = _emitter_of(session_or_client)
+    _warn_of_another_service(session_or_client)
     transport, key = _transport_of(to)
     if transport is None:
         return Watch()
@@ -216,6 +217,15 @@ def _emitter_of(watched: Any) -> Any:
     if hasattr(watched, "get_component"):
         return watched.get_component("event_emitter")
     raise TypeError(f"cannot watch {type(watched).__name__}: give a boto3 client, resource or session")
+
+
+def _warn_of_another_service(watched: Any) -> None:
+    """Warn if a client or resource makes no calls of SQS. A session may still create a client that does."""
+    meta = getattr(watched, "meta", None)
+    of_client = getattr(getattr(meta, "client", None), "meta", meta)
+    service = getattr(getattr(of_client, "service_model", None), "service_name", None)
+    if isinstance(service, str) and service != "sqs":
+        log_warning("watch was given a client of %s, not of SQS: none of its calls is reported", service)
 
 
 def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:

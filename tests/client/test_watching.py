@@ -165,6 +165,17 @@ def test_misuse_fails_at_once(what: Any, error: type[Exception], monkeypatch: py
         watch(what, None if error is ValueError else Kept())
 
 
+@pytest.mark.parametrize("kind", ["client", "resource"])
+def test_a_client_of_another_service_is_a_warning(kind: str, kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    """It would be watched in vain; a session and a client of SQS are right."""
+    session = boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name="eu-west-1")
+    for right in (session, session.client("sqs"), session.resource("sqs")):
+        watch(right, kept).unwatch()
+    assert caplog.messages == []
+    watch(getattr(session, kind)("s3"), kept).unwatch()
+    assert caplog.messages == ["watch was given a client of s3, not of SQS: none of its calls is reported"]
+
+
 def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistyped destination is logged; the application starts without telemetry."""
     monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker/topic")
