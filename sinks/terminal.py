@@ -21,6 +21,13 @@ from streaming.judge.snapshot import QueueView, Snapshot
 _LOOK_S = 0.5
 _PLAIN_EVERY_S = 15.0
 """Without a terminal: how often the numbers are printed again while no signal changes."""
+_NARROW = 100
+"""Below this width the table has short headings."""
+_NUMBERS = ("Visible", "In flight", "Oldest", "Oldest visible", "Most receives", "Signals")
+_NUMBERS_SHORT = ("Visible", "In flight", "Oldest", "Oldest vis.", "Recv.", "Sig.")
+"""The columns of the status page."""
+_INDENT = 9
+"""The width of a signal's severity, below which the sentence continues."""
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _STATUS_STYLE = {
     "ok": "green",
@@ -56,14 +63,15 @@ def screen(published: Published | None, now_ms: int, *, url: str | None, width: 
         return Group(where, Text("Waiting for the first batch…", style="dim"))
     firing = published.firing
     room = max(4, height - 8)
-    signals = min(len(firing), max(2, room // 2))
     queues = matching(published, QueueQuery())
+    signals = min(len(firing), max(2, room // 2, room - len(queues)))
+    spare = room - signals - len(queues)
     return Group(
         where,
-        _queue_table(queues[: room - signals], published, now_ms),
+        _queue_table(queues[: room - signals], published, now_ms, width),
         *_more(len(queues) - (room - signals), "queue"),
         Text(),
-        *(_signal_line(finding, now_ms, width) for finding in firing[:signals]),
+        *_signal_lines(firing[:signals], now_ms, width, spare),
         *_more(len(firing) - signals, "signal"),
         *([] if firing else [Text("No signal fires.", style="green")]),
     )
@@ -136,38 +144,56 @@ def _show_lines(
         before = published
 
 
-def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    table.add_column("Queue", overflow="ellipsis", no_wrap=True)
-    table.add_column("Status", no_wrap=True)
-    for heading in ("Waiting", "In flight", "Oldest", "Visible", "Receives", "Signals"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int, width: int) -> Table:
+    narrow = width < _NARROW
+    rows: list[tuple[Text, ...]] = []
     for queue in queues:
         findings = published.findings.get(queue.name, ())
         style = _SEVERITY_STYLE[findings[0].severity] if findings else ""
-        table.add_row(
-            Text(printable(queue.queue), style=style),
-            Text(queue.status, style=_STATUS_STYLE[queue.status]),
-            _number(queue.visible),
-            _number(queue.in_flight),
-            _age(queue.oldest_ms.get("all"), now_ms),
-            _age(queue.oldest_ms.get("visible"), now_ms),
-            _number(queue.receive_count_max or None),
-            Text(str(len(findings)) if findings else "", style=style),
+        rows.append(
+            (
+                Text(printable(queue.queue), style=style),
+                Text(queue.status, style=_STATUS_STYLE[queue.status]),
+                Text(_number(queue.visible)),
+                Text(_number(queue.in_flight)),
+                Text(_age(queue.oldest_ms.get("all"), now_ms)),
+                Text(_age(queue.oldest_ms.get("visible"), now_ms)),
+                Text(_number(queue.receive_count_max or None)),
+                Text(str(len(findings)) if findings else "", style=style),
+            )
         )
+    headings = ("Status", *(_NUMBERS_SHORT if narrow else _NUMBERS))
+    gap = 1 if narrow else 2
+    # Only the names are cut, unless the terminal is too narrow even for the numbers.
+    taken = sum(gap + max(len(heading), *(row[i].cell_len for row in rows), 0) for i, heading in enumerate(headings, start=1))
+    table = Table(box=None, pad_edge=False, collapse_padding=narrow, header_style="dim", expand=False)
+    table.add_column("Queue", overflow="ellipsis", no_wrap=True, max_width=max(len("Queue"), width - taken))
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "Status" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def _signal_line(finding: Finding, now_ms: int, width: int) -> Text:
-    for_how_long = duration_ms(now_ms - finding.since_ms)
-    line = Text.assemble(
-        (f"{finding.severity:8} ", _SEVERITY_STYLE[finding.severity]),
-        (f"{finding.key.signal} ", "bold"),
-        (f"{for_how_long} ", "dim"),
-        printable(finding.summary),
-    )
-    line.truncate(width, overflow="ellipsis")
-    return line
+def _signal_lines(findings: Sequence[Finding], now_ms: int, width: int, spare: int) -> Iterator[Text]:
+    """Return a line for each signal, and a second one for the first `spare` of those whose sentences need it."""
+    for finding in findings:
+        line = Text.assemble(
+            (f"{finding.severity:8} ", _SEVERITY_STYLE[finding.severity]),
+            (f"{finding.key.signal} ", "bold"),
+            (f"{duration_ms(now_ms - finding.since_ms)} ", "dim"),
+            printable(finding.summary),
+        )
+        if spare > 0 and width > 2 * _INDENT and line.cell_len > width:
+            spare -= 1
+            line, *more = line.wrap(Console(width=width), width)
+            rest = Text(" ").join(more)
+            rest.truncate(width - _INDENT, overflow="ellipsis")
+            yield line
+            yield Text(" " * _INDENT).append_text(rest)
+        else:
+            line.truncate(width, overflow="ellipsis")
+            yield line
 
 
 def _more(number: int, thing: str) -> list[Text]:
@@ -181,7 +207,7 @@ def _standing(queue: QueueView, published: Published, now_ms: int) -> str:
     if queue.status != "ok" or not known:
         known.insert(0, queue.status)
     if queue.visible is not None:
-        known.append(f"{queue.visible:,} waiting")
+        known.append(f"{queue.visible:,} visible")
     if queue.in_flight is not None:
         known.append(f"{queue.in_flight:,} in flight")
     if "all" in queue.oldest_ms:

@@ -49,6 +49,7 @@ def test_queues_and_signals_with_one_line_each() -> None:
     assert lines[0] == "queuewatch  http://127.0.0.1:9400"
     rows = [line.split() for line in lines]
     assert ["orders", "lagging", "184", "12", "2", "min", "41", "s", "1", "min", "36", "s", "5", "2"] in rows
+    assert lines[1].endswith("Oldest  Oldest visible  Most receives  Signals")
     assert any("critical GroupStuck 6 min 52 s Group customer-4711 of payments.fifo has not moved" in line for line in lines)
 
 
@@ -59,6 +60,28 @@ def test_the_view_fits_the_terminal(width: int, height: int) -> None:
         lines = picture(snapshot, width, height)
         assert len(lines) <= height
         assert max(len(line) for line in lines) <= width
+
+
+def test_a_usual_terminal_cuts_no_heading_and_no_number() -> None:
+    """Below 100 columns the headings are shorter; only a long name is cut."""
+    snapshot = shop_snapshot()
+    longest = replace(snapshot, queues=(replace(snapshot.queues[0], queue="x" * 60), *snapshot.queues[1:]))
+    for shown in (snapshot, longest):
+        lines = picture(shown, 80, 40)
+        assert lines[1].split() == ["Queue", "Status", "Visible", "In", "flight", "Oldest", "Oldest", "vis.", "Recv.", "Sig."]
+        assert not any("…" in line.replace("x…", "") for line in lines[2:14])
+    assert any(line.startswith("xxxxxxxx") and "x… " in line for line in lines)
+
+
+def test_a_sentence_has_a_second_line_if_the_height_allows() -> None:
+    """The most severe signals get theirs first; where no line is left, a sentence is cut."""
+    few = replace(shop_snapshot(), queues=shop_snapshot().queues[:4])
+    lines = picture(few, 80, 24)
+    assert [line.rstrip() for line in lines[7:9]] == [
+        "critical DeadLetterExpiring 21 h 30 min Message",
+        "         dead0000-aaaa-4bbb-8ccc-ddddeeeeffff of dead-letter queue orders-dlq i…",
+    ]
+    assert [line.startswith(" ") for line in lines[7:]] == [False, True] * 3 + [False] * 6
 
 
 def test_before_the_first_batch_and_without_a_signal() -> None:
@@ -81,7 +104,7 @@ def test_without_a_terminal_each_change_is_printed_as_a_line() -> None:
     assert "FIRING   critical GroupStuck on payments.fifo: Group customer-4711 of payments.fifo has not moved" in text
     assert text.count("FIRING ") == 9
     assert "RESOLVED warning  PoisonMessage on orders" in text
-    assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight" in text
+    assert "orders: lagging, PoisonMessage, 184 visible, 12 in flight" in text
 
 
 def test_a_signal_about_a_collector_names_no_queue() -> None:
@@ -122,8 +145,8 @@ def test_the_end_prints_a_summary() -> None:
     store.publish(shop_snapshot())
     store.publish(replace(shop_snapshot(), firing=shop_snapshot().firing[1:]))
     lines = list(closing_lines(store, NOW_MS))
-    assert "orders: lagging, PoisonMessage, 184 waiting, 12 in flight, oldest 2 min 41 s, received up to 5 times" in lines
-    assert "audit.fifo: ok, 2 waiting, 0 in flight, oldest 2 s" in lines
-    assert "payments.fifo: GroupStuck, 2,310 waiting, 38 in flight, oldest 6 min 52 s, received up to 11 times" in lines
+    assert "orders: lagging, PoisonMessage, 184 visible, 12 in flight, oldest 2 min 41 s, received up to 5 times" in lines
+    assert "audit.fifo: ok, 2 visible, 0 in flight, oldest 2 s" in lines
+    assert "payments.fifo: GroupStuck, 2,310 visible, 38 in flight, oldest 6 min 52 s, received up to 11 times" in lines
     assert "resolved: PoisonMessage on orders" in lines
     assert sum(line.startswith("firing: ") for line in lines) == 8
