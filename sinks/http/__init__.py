@@ -3,7 +3,7 @@
 from sinks.http.access import Access, Credentials
 from sinks.http.app import create_app
 from sinks.http.connections import ConnectionLimits
-from sinks.http.server import CannotListenError, PortInUseError, RunningServer, Tls, serve
+from sinks.http.server import CannotListenError, PortInUseError, RunningServer, Tls, check_address, serve
 from sinks.http.settings import RUNBOOK_PATH, HttpSettings, IngestSettings, Page
 from sinks.http.staging import Spool, Stage, StageFullError, StageUnavailableError
 
@@ -23,6 +23,7 @@ __all__ = [
     "StageFullError",
     "StageUnavailableError",
     "Tls",
+    "check_address",
     "create_app",
     "serve",
 ]

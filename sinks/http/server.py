@@ -107,7 +107,12 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping, "https" if tls else "http")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def check_address(host: str, port: int, *, change: str) -> None:
+    """Raise what `serve` would raise because it cannot listen there. `change` names the option that sets another port."""
+    _listen(host, port, change).close()
+
+
+def _listen(host: str, port: int, change: str = "--port or http.port") -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -124,16 +129,16 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise _reason(error, host, port) from error
+        raise _reason(error, host, port, change) from error
     return listener
 
 
-def _reason(error: OSError, host: str, port: int) -> CannotListenError:
+def _reason(error: OSError, host: str, port: int, change: str) -> CannotListenError:
     if error.errno == errno.EADDRINUSE:
         return PortInUseError(
-            f"port {port} on {host} is in use, perhaps by another queuewatch; stop it, or choose another port with --port or "
-            "http.port (0 takes any free one)"
+            f"port {port} on {host} is in use, perhaps by another queuewatch; stop it, or choose another port with {change} "
+            "(0 takes any free one)"
         )
     if error.errno == errno.EACCES:
-        return CannotListenError(f"port {port} needs special privileges; choose 1024 or higher with --port or http.port")
+        return CannotListenError(f"port {port} needs special privileges; choose 1024 or higher with {change}")
     return CannotListenError(f"cannot listen on {host}:{port} ({error.strerror}); set http.host to an address of this machine")

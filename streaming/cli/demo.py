@@ -29,15 +29,17 @@ def demo(
             "the demo's stand-in for SQS is not installed; in a checkout: pip install './client' '.[demo]', or make demo"
         )
     from sinks.clock import wall_ms
+    from sinks.http import check_address
     from sinks.terminal import closing_lines, show
     from streaming.cli.signals import stopped_by_signals
-    from streaming.demo.run import run_demo
+    from streaming.demo.run import HOST, run_demo
     from streaming.replay.times import parse_duration_ms
 
     try:
         for_s = None if for_ is None else parse_duration_ms(for_) / 1000
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from error
+    check_address(HOST, port, change="--port")
     typer.echo("Starting a small shop on a stand-in for SQS, and the job that watches it (Spark takes some seconds):\n")
     for line in EXPLAINED:
         typer.echo(f"  {line}")

@@ -20,6 +20,7 @@ from sources.sqs.config import SqsCollectorConfig
 from streaming.config.model import Config
 from streaming.demo.shop import Shop
 
+HOST = "127.0.0.1"
 # Shorter than in production, so that everything shows within a minute.
 THRESHOLDS = {"group_stuck_min_s": 15, "group_stuck_visibility_factor": 0, "slow_hold_min_s": 15}
 
@@ -30,7 +31,7 @@ def demo_config(folder: Path, port: int) -> Config:
         {
             "spark": {"checkpoint_dir": str(folder / "checkpoint"), "master": "local[2]", "trigger_interval_s": 1},
             "source": {"spool": {"folder": str(folder / "spool"), "after_reading": "delete"}},
-            "http": {"port": port},
+            "http": {"host": HOST, "port": port},
             "signal_log": {"path": str(folder / "signals.ndjson")},
             "queues": [{"pattern": "*", "thresholds": THRESHOLDS}],
         }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from sinks.http import PortInUseError
 from streaming.cli.errors import CommandError
 from streaming.cli.main import app
 
@@ -26,6 +28,17 @@ def test_without_moto_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPa
     done = CliRunner().invoke(app, ["demo"])
     assert isinstance(done.exception, CommandError)
     assert ".[demo]" in str(done.exception)
+
+
+def test_a_port_in_use_is_refused_before_anything_is_printed() -> None:
+    """The error names the demo's own option; it has no configuration."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = CliRunner().invoke(app, ["demo", "--port", str(taken.getsockname()[1])])
+    assert isinstance(done.exception, PortInUseError)
+    assert str(done.exception).endswith("choose another port with --port (0 takes any free one)")
+    assert done.output == ""
 
 
 def test_production_does_not_install_moto_and_the_demo_shares_its_other_versions() -> None:
