@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -40,9 +41,8 @@ def demo(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from error
     check_address(HOST, port, change="--port")
-    typer.echo("Starting a small shop on a stand-in for SQS, and the job that watches it (Spark takes some seconds):\n")
-    for line in EXPLAINED:
-        typer.echo(f"  {line}")
+    for line in introduction():
+        typer.echo(line)
     stop = threading.Event()
     with stopped_by_signals(stop) as listen_again:
         store = run_demo(
@@ -56,3 +56,19 @@ def demo(
     typer.echo("\nResults:")
     for line in closing_lines(store, wall_ms()):
         typer.echo(f"  {line}")
+
+
+def introduction() -> Iterator[str]:
+    """Return the lines that say what will be seen, and which limits are not the defaults."""
+    from streaming.core.settings import Settings
+    from streaming.demo.run import THRESHOLDS
+
+    yield "Starting a small shop on a stand-in for SQS, and the job that watches it (Spark takes some seconds):\n"
+    for line in EXPLAINED:
+        yield f"  {line}"
+    usual = Settings().defaults
+    yield (
+        f"\nTo show that within a minute, the demo has shorter limits: GroupStuck after {THRESHOLDS['group_stuck_min_s']} s "
+        f"(default: {usual.group_stuck_min_s:.0f} s or more),\nSlowConsumer after {THRESHOLDS['slow_hold_min_s']} s "
+        f"(default: {usual.slow_hold_min_s:.0f} s or more)."
+    )

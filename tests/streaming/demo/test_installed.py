@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sinks.http import PortInUseError
+from streaming.cli.demo import introduction
 from streaming.cli.errors import CommandError
 from streaming.cli.main import app
 
@@ -39,6 +40,14 @@ def test_a_port_in_use_is_refused_before_anything_is_printed() -> None:
     assert isinstance(done.exception, PortInUseError)
     assert str(done.exception).endswith("choose another port with --port (0 takes any free one)")
     assert done.output == ""
+
+
+def test_the_introduction_names_the_limits_that_are_not_the_defaults() -> None:
+    """Otherwise a reader would expect these times in production."""
+    lines = "\n".join(introduction()).splitlines()
+    assert lines[-2].endswith("shorter limits: GroupStuck after 15 s (default: 60 s or more),")
+    assert lines[-1] == "SlowConsumer after 15 s (default: 30 s or more)."
+    assert max(map(len, lines)) <= 130
 
 
 def test_production_does_not_install_moto_and_the_demo_shares_its_other_versions() -> None:
