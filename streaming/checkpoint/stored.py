@@ -118,8 +118,11 @@ def open_stored(checkpoint: Path) -> Stored:
     raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is whole", "Restore a copy of it")
 
 
-def verify(checkpoint: Path) -> Iterator[str]:
-    """Yield the problems of a checkpoint; none when the last batch is intact and readable. Raises as `open_stored` does."""
+def verify(checkpoint: Path, index_of: Mapping[int, int]) -> Iterator[str]:
+    """Yield the problems of a checkpoint; none when the last batch is intact and readable. Raises as `open_stored` does.
+
+    `index_of` has the index of a shard, which the problems name, by its key.
+    """
     manifest = manifest_of(checkpoint)
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
@@ -129,14 +132,15 @@ def verify(checkpoint: Path) -> Iterator[str]:
     if len(stored.files) != manifest.checkpoint.shards:
         yield f"{len(stored.files)} of {manifest.checkpoint.shards} shards have a state"
     for key in stored.files:
+        shard = index_of.get(key, key)
         try:
             packed = stored.packed(key)
             ShardState.unpack(packed).queues.durations.pairs()
             # A segment is named by its content, whichever release wrote it.
             wrong = [name for name, body in packed.segments.items() if hashlib.blake2b(body, digest_size=16).hexdigest() != name]
-            yield from (f"shard {key}: the segment {name} has other bytes than were written" for name in wrong)
+            yield from (f"shard {shard}: the segment {name} has other bytes than were written" for name in wrong)
         except (StateDamaged, UnreadableBlob, ValueError, KeyError) as error:
-            yield f"shard {key}: {error}"
+            yield f"shard {shard}: {error}"
     try:
         stored.judge_memory()
     except ValueError as error:

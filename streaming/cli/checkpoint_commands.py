@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sinks.explain.formatting import printable
+from sinks.explain.formatting import count, printable
 from sinks.lines import to_json
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.state_files import StateDamaged
@@ -24,6 +24,7 @@ from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
 from streaming.spark.reshard import files_read_by_spark, reshard_into
+from streaming.spark.shards import shard_indexes
 
 
 def inspected(checkpoint: Path) -> Iterator[str]:
@@ -38,10 +39,12 @@ def inspected(checkpoint: Path) -> Iterator[str]:
     yield f"batch       {'none yet' if stored.batch_id is None else f'{stored.batch_id} of {_time(stored.now_ms)}'}"
     for (topic, partition), offset in sorted(stored.kafka.items()):
         yield f"kafka       {topic}/{partition} read up to {offset}, {stored.lost.get(f'{topic}/{partition}', 0)} lost"
-    for key, state in sorted(states.items()):
+    index_of = shard_indexes(manifest.checkpoint.shards)
+    for index, key in sorted((index_of.get(key, key), key) for key in states):
+        state = states[key]
         size = stored.packed(key).size
-        segments = len(state.segments)
-        yield f"shard {key:<5} {state.messages} messages ({len(state.rows)} in rows, {segments} tombstone segments), {size} bytes"
+        segments = count(len(state.segments), "tombstone segment")
+        yield f"shard {index:<5} {count(state.messages, 'message')} ({len(state.rows):,} in rows, {segments}), {size:,} bytes"
     merged = report_of(list(states.values()), Settings())
     for (system, scope, queue), summary in merged.queues.items():
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
@@ -54,7 +57,7 @@ def inspected(checkpoint: Path) -> Iterator[str]:
 
 def verified(checkpoint: Path) -> tuple[bool, list[str]]:
     """Return whether the last batch is intact, and lines that say so or list the problems."""
-    problems = list(verify(checkpoint))
+    problems = list(verify(checkpoint, shard_indexes(manifest_of(checkpoint).checkpoint.shards)))
     stored = open_stored(checkpoint)
     whole = (
         "the checkpoint it was created from" if stored.batch_id is None else f"batch {stored.batch_id} of {_time(stored.now_ms)}"

@@ -16,3 +16,8 @@ def shard_keys(shards: int) -> list[int]:
         keys.setdefault(spark_hash(candidate) % shards, candidate)
         candidate += 1
     return [keys[partition] for partition in range(shards)]
+
+
+def shard_indexes(shards: int) -> dict[int, int]:
+    """Return each shard's index by its key: what people are shown."""
+    return {key: index for index, key in enumerate(shard_keys(shards))}

@@ -66,6 +66,19 @@ def test_inspect_describes_the_checkpoint(checkpoint: Path) -> None:
         assert words in done.output
 
 
+@pytest.mark.slow
+def test_shards_are_shown_by_their_index(tmp_path: Path) -> None:
+    """Their keys, such as 0, 1 and 11, are chosen for Spark's hash, and name nothing in the configuration."""
+    resharded(unpacked(NAMES[-1], tmp_path), tmp_path / "new")
+    lines = queuewatch("state", "inspect", tmp_path / "new").output.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("shard ")] == ["0", "1", "2"]
+    key = shard_keys(3)[2]
+    assert key != 2
+    for state in (tmp_path / "new" / "shards").glob(f"{key}-*"):
+        state.write_bytes(b"")
+    assert "shard 2: " in queuewatch("state", "verify", tmp_path / "new").output
+
+
 def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
     """A damaged one is reported with exit code 1, but its intact parts can still be read."""
     done = queuewatch("state", "verify", checkpoint)
