@@ -23,6 +23,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
+from streaming.judge.signals import SEVERITY_RANK
 from streaming.spark.reshard import files_read_by_spark, reshard_into
 from streaming.spark.shards import shard_indexes
 
@@ -50,7 +51,11 @@ def inspected(checkpoint: Path) -> Iterator[str]:
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
         visible = summary.numbers["visible"]
         yield printable(f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}")
-    yield f"firing      {len(stored.judge_memory().firing)} signals"
+    firing = sorted(stored.judge_memory().firing.values(), key=lambda finding: -SEVERITY_RANK[finding.severity])
+    yield f"firing      {count(len(firing), 'signal')}"
+    for finding in firing:
+        folded = f" (folded into {finding.folded})" if finding.folded else ""
+        yield printable(f"signal      {finding.severity} {finding.key.signal}: {finding.summary}{folded}")
     for destination, records in stored.waiting().items():
         yield f"outbox      {records} records are waiting for {destination}"
 

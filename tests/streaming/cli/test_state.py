@@ -79,6 +79,16 @@ def test_shards_are_shown_by_their_index(tmp_path: Path) -> None:
     assert "shard 2: " in queuewatch("state", "verify", tmp_path / "new").output
 
 
+def test_inspect_names_every_firing_signal(tmp_path: Path) -> None:
+    """The most severe come first."""
+    lines = queuewatch("state", "inspect", unpacked(NAMES[-1], tmp_path)).output.splitlines()
+    assert "firing      17 signals" in lines
+    signals = [line for line in lines if line.startswith("signal      ")]
+    assert len(signals) == 17
+    assert signals[0].startswith("signal      critical ")
+    assert any(line.startswith("signal      warning DeadLetterArrived: Message order/") for line in signals)
+
+
 def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
     """A damaged one is reported with exit code 1, but its intact parts can still be read."""
     done = queuewatch("state", "verify", checkpoint)
