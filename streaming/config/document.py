@@ -48,7 +48,9 @@ def read_document(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError("", f"{path} does not exist", "Give the configuration file with --config") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError("", f"{path} cannot be read: {error.strerror}", "It must be a readable UTF-8 text file") from error
+    except UnicodeDecodeError as error:
         raise ConfigError("", f"{path} cannot be read: {error}", "It must be a readable UTF-8 text file") from error
     try:
         reader = _Reader(text, lambda node: place(path, node.start_mark.line + 1))

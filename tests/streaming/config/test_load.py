@@ -225,6 +225,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "gone.yaml does not exist" in str(mistakes(tmp_path / "gone.yaml")[0])
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in str(mistakes(tmp_path / "binary.yaml")[0])
+    assert str(mistakes(tmp_path)[0]) == f"{tmp_path} cannot be read: Is a directory. It must be a readable UTF-8 text file"
 
 
 def test_variables_override_the_file(write: ConfigFile) -> None:
