@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -311,3 +312,10 @@ def test_numbers_are_written_for_people() -> None:
     assert spoken_duration(345_600) == "4 days"
     assert spoken_duration(1) == "1 second"
     assert (number(3600.0), number(0.01)) == ("3600", "0.01")
+
+
+def test_the_page_lists_everything_that_is_written() -> None:
+    """A file that no row explains would be a riddle."""
+    rows = re.findall(r"(?m)^\| \[?`([^`]+)`", (command.ROOT / "docs" / "alerts.md").read_text().split("## Kinds of alerts")[0])
+    written = {f"{name.partition('/')[0]}/" if name.startswith("dashboards/") else name for name in render()}
+    assert set(rows) == written
