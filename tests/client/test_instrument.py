@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from queuewatch.instrument.command import main
 from tests.services.process import free_port
 
 _COMMAND = str(Path(sys.executable).with_name("queuewatch-instrument"))
@@ -279,6 +280,13 @@ def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], com
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert all(word in done.stderr for word in command)
+
+
+def test_only_the_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its arguments are optional."""
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().err.endswith("the following arguments are required: COMMAND\n")
 
 
 def test_a_command_that_hides_this_one_is_named(sqs_environment: dict[str, str], tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--to", metavar="URL", help=f"where telemetry goes, as in {TO_VARIABLE}: kafka://broker:9092/topic, …")
     parser.add_argument("--consumer", metavar="NAME", help="this process's name; default: host and process id")
     parser.add_argument("command", metavar="COMMAND", help="the program, such as python, gunicorn or celery")
-    parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER, help="its arguments")
+    rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER, help="its arguments, if any")
+    rest.required = False  # argparse would list it as missing where the command is
     return parser
 
 
