@@ -14,7 +14,7 @@ def all_versions() -> list[tuple[str, str]]:
     """Return name and version of queuewatch, Python and the main dependencies that are installed."""
     from sources.wire.scan import is_compiled
 
-    found = [("queuewatch-service", own_version()), ("python", platform.python_version())]
+    found = [("queuewatch", own_version()), ("python", platform.python_version())]
     for name in _SHOWN:
         try:
             found.append((name, metadata.version(name)))

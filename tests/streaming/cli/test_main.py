@@ -111,7 +111,9 @@ def test_help_names_every_command(queuewatch: Run) -> None:
 def test_the_version_is_the_installed_one(queuewatch: Run) -> None:
     """It is an option and, with the versions of the runtime, a command."""
     assert queuewatch("--version").stdout == f"queuewatch {own_version()}\n"
-    assert "pyspark 4.2.0\n" in queuewatch("version").stdout
+    versions = queuewatch("version").stdout
+    assert versions.startswith(f"queuewatch {own_version()}\n")
+    assert "pyspark 4.2.0\n" in versions
 
 
 @pytest.mark.parametrize("compiled", [True, False])
