@@ -31,7 +31,7 @@ def _negative(value: int | None) -> int | None:
 SORTS: Mapping[str, _Key] = {
     "attention": _attention,
     "queue": lambda queue, _: queue.queue.lower(),
-    "status": lambda queue, _: STATUS_RANK[queue.status],
+    "status": lambda queue, published: (published.shown_status(queue) == "critical", STATUS_RANK[queue.status]),
     "signals": lambda queue, published: len(published.findings.get(queue.name, ())),
     "age": lambda queue, _: _negative(queue.oldest_ms.get("all")),
     "age_visible": lambda queue, _: _negative(queue.oldest_ms.get("visible")),
@@ -49,7 +49,7 @@ class QueueQuery:
     text: str = ""
     """Case-insensitive part of the queue's name, system or scope; several words must all occur."""
     statuses: frozenset[str] = frozenset()
-    """Accepted statuses; empty means all."""
+    """Accepted shown statuses; empty means all."""
     firing: bool = False
     """Only queues with a firing signal."""
     system: str | None = None
@@ -83,7 +83,7 @@ def _ordered(published: Published, query: QueueQuery) -> Sequence[QueueView]:
 
 
 def _holds(queue: QueueView, published: Published, query: QueueQuery, words: Sequence[str]) -> bool:
-    if query.statuses and queue.status not in query.statuses:
+    if query.statuses and published.shown_status(queue) not in query.statuses:
         return False
     if query.system is not None and queue.system != query.system:
         return False

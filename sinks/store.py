@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from sinks.history import History, Trend
 from streaming.core.settings import QueueName
 from streaming.judge.signals import SEVERITY_RANK, Finding, SignalKey
-from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.judge.snapshot import QueueStatus, QueueView, Snapshot
 
 Answer = TypeVar("Answer")
+
+ShownStatus = Literal["critical", QueueStatus]
+SHOWN_STATUSES: tuple[ShownStatus, ...] = get_args(ShownStatus)
+"""The statuses by which queues are shown, counted and filtered."""
 
 
 class Published:
@@ -54,6 +58,17 @@ class Published:
             if of_members := [finding for finding in self.firing if finding.key.queue_name in members]:
                 found[aggregated.name] = of_members
         return {name: tuple(of_queue) for name, of_queue in found.items()}
+
+    def shown_status(self, queue: QueueView) -> ShownStatus:
+        """Return the status of a queue, or `critical` if it is `ok` while a critical signal is announced for it."""
+        return "critical" if queue.status == "ok" and queue.name in self._critical else queue.status
+
+    @cached_property
+    def _critical(self) -> Set[QueueName]:
+        """The queues with an announced critical signal, and the views they are folded into."""
+        return {
+            name for name, found in self.findings.items() if any(one.severity == "critical" and one.announced for one in found)
+        }
 
     @cached_property
     def firing(self) -> tuple[Finding, ...]:

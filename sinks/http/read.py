@@ -32,9 +32,9 @@ from sinks.http.views import (
 )
 from sinks.objectives import objective_results
 from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching, members_of
-from sinks.store import Published, SnapshotStore
+from sinks.store import SHOWN_STATUSES, Published, SnapshotStore
 from streaming.judge.signals import SEVERITY_RANK, SIGNAL_NAMES
-from streaming.judge.snapshot import QUEUE_STATUSES, QueueView
+from streaming.judge.snapshot import QueueView
 
 LISTED_FOR = ("poison", "held", "head", "dead_letter", "oldest")
 """Why a message is listed: the values of the parameter `why`."""
@@ -55,7 +55,7 @@ class ReadApi:
         query = _queue_query(request.query_params)
         found = matching(published, query)
         page = found[query.offset : query.offset + query.limit]
-        rows = [queue_row(q, published.findings.get(q.name, ()), self._store.trend(q.name), now_ms) for q in page]
+        rows = [queue_row(queue, published, self._store.trend(queue.name), now_ms) for queue in page]
         return _answer(
             request,
             {
@@ -77,13 +77,13 @@ class ReadApi:
         near_misses = () if queue.members else NearMisses(queue, self._settings.judging, now_ms).of_queue(firing)
         detail = queue_detail(
             queue,
-            findings,
+            published,
             self._store.trend(name),
             now_ms,
             sentence=queue_sentence(queue, now_ms, firing=bool(findings)),
             near_misses=near_misses,
             objectives=objective_results(self._settings.objectives, queue),
-            members=[member_view(one, published.findings.get(one.name, ())) for one in members_of(published, queue)],
+            members=[member_view(one, published) for one in members_of(published, queue)],
             runbook_base_url=self._runbook(),
             grafana_url=self._settings.grafana_url,
         )
@@ -248,7 +248,7 @@ def _queue_query(params: QueryParams) -> QueueQuery:
     offset, limit = _slice(params)
     return QueueQuery(
         text=params.get("filter", ""),
-        statuses=_choices(params, "status", QUEUE_STATUSES),
+        statuses=_choices(params, "status", SHOWN_STATUSES),
         firing=_switch(params, "firing"),
         system=params.get("system"),
         scope=params.get("scope"),

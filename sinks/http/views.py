@@ -21,8 +21,9 @@ from streaming.judge.snapshot import MessageView, QueueView
 Json = dict[str, Any]
 
 
-def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None, now_ms: int) -> Json:
+def queue_row(queue: QueueView, published: Published, trend: Trend | None, now_ms: int) -> Json:
     """Return one queue, or the queues folded into one row, as a table row."""
+    findings = published.findings.get(queue.name, ())
     return {
         "system": queue.system,
         "scope": queue.scope,
@@ -30,6 +31,7 @@ def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None
         "folded_queues": len(queue.members),
         "worst_queue": queue.worst_member.queue if queue.worst_member else None,
         "status": queue.status,
+        "shown_status": published.shown_status(queue),
         "kind": queue.kind,
         "ordered": queue.ordered,
         "is_dead_letter_queue": queue.is_dead_letter_queue,
@@ -63,7 +65,7 @@ def queue_row(queue: QueueView, findings: Sequence[Finding], trend: Trend | None
 
 def queue_detail(
     queue: QueueView,
-    findings: Sequence[Finding],
+    published: Published,
     trend: Trend | None,
     now_ms: int,
     *,
@@ -75,10 +77,10 @@ def queue_detail(
     grafana_url: str | None,
 ) -> Json:
     """Return everything known about one queue."""
-    return queue_row(queue, findings, trend, now_ms) | {
+    return queue_row(queue, published, trend, now_ms) | {
         "sentence": sentence,
         "members": list(members),
-        "firing": [finding_view(f, now_ms) | advice_view(f, runbook_base_url) for f in findings],
+        "firing": [finding_view(f, now_ms) | advice_view(f, runbook_base_url) for f in published.findings.get(queue.name, ())],
         "not_firing": [asdict(near) for near in near_misses],
         "objectives": [kept.to_dict() for kept in objectives],
         "dashboard_url": None if grafana_url is None else dashboard_url(grafana_url, queue),
@@ -166,13 +168,15 @@ def summary_view(published: Published, now_ms: int) -> Json:
     }
 
 
-def member_view(queue: QueueView, findings: Sequence[Finding]) -> Json:
+def member_view(queue: QueueView, published: Published) -> Json:
     """Return one of the queues folded into a row, briefly."""
+    findings = published.findings.get(queue.name, ())
     return {
         "system": queue.system,
         "scope": queue.scope,
         "queue": queue.queue,
         "status": queue.status,
+        "shown_status": published.shown_status(queue),
         "visible": queue.visible,
         "in_flight": queue.in_flight,
         "oldest_ms": dict(queue.oldest_ms),
@@ -184,15 +188,11 @@ def member_view(queue: QueueView, findings: Sequence[Finding]) -> Json:
 def _counts(published: Published) -> Json:
     """Count over all queues; those folded into one row count as one, except for their messages."""
     snapshot, findings, rows = published.snapshot, published.findings, published.rows
-    critical = {finding.key.queue_name for finding in snapshot.firing if finding.severity == "critical" and finding.announced}
-    critical |= {aggregated.name for aggregated in snapshot.aggregated_queues if critical.intersection(aggregated.members)}
-    # A queue with a firing critical signal is not counted as fine.
-    statuses = Counter("critical" if q.status == "ok" and q.name in critical else q.status for q in rows)
     oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
     return {
         "queues": len(rows),
         "folded_queues": sum(len(aggregated.members) for aggregated in snapshot.aggregated_queues),
-        "statuses": dict(statuses),
+        "statuses": dict(Counter(published.shown_status(queue) for queue in rows)),
         "queues_firing": sum(queue.name in findings for queue in rows),
         "queues_alerting": sum(findings[q.name][0].severity != "info" for q in rows if q.name in findings),
         "firing": dict(Counter(finding.severity for finding in snapshot.firing)),

@@ -75,6 +75,7 @@ export function signalWords(signal) {
 }
 
 const STATUS = {
+  critical: "Critical",
   ok: "OK",
   lagging: "Lagging",
   failing: "Failing",
@@ -84,7 +85,7 @@ const STATUS = {
   unknown: "Unknown",
 };
 
-/** The label of a queue's status. */
+/** The label of a queue's shown status. */
 export function statusWord(status) {
   return STATUS[status] ?? status;
 }

@@ -12,7 +12,7 @@ import { SignalList } from "./signal_list.js";
 const PAGE = 50;
 const PHONE = matchMedia("(max-width: 40rem)");
 const MANY_SIGNALS = 200;
-const CHIPS = ["all", "firing", "failing", "stalled", "stopped", "lagging", "stale", "unknown", "ok"];
+const CHIPS = ["all", "firing", "critical", "failing", "stalled", "stopped", "lagging", "stale", "unknown", "ok"];
 
 export class Overview {
   /** `parameters` is the query of the URL's hash; `onAddress(hash)` is called when the hash changes. */

@@ -101,8 +101,8 @@ export class QueuePage {
 
   show(queue) {
     this.parts.hidden = false;
-    setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.status, queue.kind]), () => [
-      el("span", { class: "status", "data-status": queue.status }, statusWord(queue.status)),
+    setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.shown_status, queue.kind]), () => [
+      el("span", { class: "status", "data-status": queue.shown_status }, statusWord(queue.shown_status)),
       el("span", {}, systemName(queue.system)),
       queue.scope ? name(queue.scope) : null,
       queue.kind ? el("span", {}, name(queue.kind)) : null,
@@ -141,7 +141,7 @@ export class QueuePage {
       (node, member) => {
         setAttribute(node, "data-severity", member.severity);
         const signals = member.signals.map(({ signal }) => signalWords(signal));
-        setText(node.lastElementChild, [statusWord(member.status), ...signals, `${number(member.visible)} visible`].join(" · "));
+        setText(node.lastElementChild, [statusWord(member.shown_status), ...signals, `${number(member.visible)} visible`].join(" · "));
       },
     );
     const hidden = folded - members.length;

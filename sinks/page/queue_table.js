@@ -112,10 +112,8 @@ export function basisBadge(queue) {
 function updateRow(node, row) {
   const find = (role) => node.querySelector(`[data-role="${role}"]`);
   setAttribute(node, "data-severity", row.severity);
-  // While a critical signal fires for a queue it is not fine, even if messages flow.
-  const hidden = row.status === "ok" && row.severity === "critical";
-  setAttribute(node, "data-status", hidden ? "failing" : row.status);
-  setText(node.querySelector(".status"), hidden ? "Critical" : statusWord(row.status));
+  setAttribute(node, "data-status", row.shown_status);
+  setText(node.querySelector(".status"), statusWord(row.shown_status));
   setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue, row.basis, row.folded_queues, row.worst_queue].join("|"), () => [
     systemName(row.system),
     ...(row.scope ? [" · ", name(row.scope)] : []),

@@ -89,6 +89,8 @@ def test_unknown_values_are_null_and_not_zero(shop: Service) -> None:
         ("filter=ORDERS+amq", ["ORDERS.EU"]),
         ("status=stopped,stale", ["invoice-mail", "warehouse-sync"]),
         ("status=stopped&status=stale&sort=queue", ["invoice-mail", "warehouse-sync"]),
+        ("status=critical&sort=queue", ["orders-dlq", "payments.fifo"]),
+        ("status=critical,lagging&sort=status", ["orders-dlq", "payments.fifo", "orders"]),
         ("system=cloudflare_queues", ["image-resize"]),
         ("scope=123456789012/us-east-1", ["warehouse-sync"]),
         ("firing=1&sort=receives&limit=2", ["payments.fifo", "orders-dlq"]),
@@ -104,6 +106,25 @@ def test_rows_are_filtered_sorted_and_paged(shop: Service, query: str, names: li
     rows = shop.client.get(f"/api/v1/queues?{query}").json()["queues"]
     found = [row["queue"] for row in rows]
     assert sorted(found) == sorted(names) if query == "filter=orders" else found == names
+
+
+def test_each_status_lists_as_many_queues_as_the_summary_counts(shop: Service) -> None:
+    """`critical` is among them: a queue that flows, with a critical signal."""
+    counts = shop.client.get("/api/v1/queues").json()["summary"]["statuses"]
+    assert counts["critical"] == 2
+    for status, count in counts.items():
+        found = shop.client.get(f"/api/v1/queues?status={status}").json()
+        assert (found["total"], {row["shown_status"] for row in found["queues"]}) == (count, {status})
+    stuck = shop.client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
+    assert (stuck["status"], stuck["shown_status"]) == ("ok", "critical")
+
+
+def test_a_critical_signal_that_is_folded_into_another_does_not_make_a_queue_critical(start: StartService) -> None:
+    """It is not announced by itself, and its row may say OK."""
+    about = finding("GroupStuck", "a", "critical", NOW_MS, "Stuck.", group="g")
+    client = start(Snapshot(NOW_MS, (queue_view("a"),), (replace(about, folded="QueueFailing"),), {})).client
+    found = client.get("/api/v1/queues").json()
+    assert (found["summary"]["statuses"], found["queues"][0]["shown_status"]) == ({"ok": 1}, "ok")
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])

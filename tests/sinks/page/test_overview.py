@@ -109,6 +109,22 @@ def test_filter_status_and_sort(visit: StartVisit) -> None:
     expect(page.get_by_text("No matching queues.")).to_be_visible()
 
 
+def test_critical_queues_have_a_pill_that_lists_them(visit: StartVisit) -> None:
+    """A queue that flows, with a critical signal, is Critical in the table, under its pill and on its own page, and not OK."""
+    page = visit(shop_snapshot(wall_ms())).open()
+    page.get_by_role("button", name=re.compile(r"^Critical ?2$")).click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    assert names(page) == ["orders-dlq", "payments.fifo"]
+    assert "Critical" in row(page, "payments.fifo")
+    page.get_by_role("button", name=re.compile(r"^OK ?\d+$")).click()
+    expect(page.locator("tbody tr").first.locator(".status")).to_have_text("OK")
+    shown, pill = page.locator("tbody tr .status").all_text_contents(), page.locator(".chip-ok .chip-count")
+    assert set(shown) == {"OK"}
+    expect(pill).to_have_text(str(len(shown)))
+    page.goto(page.url.split("#")[0] + Q + "payments.fifo")
+    expect(page.locator(".where .status")).to_have_text("Critical")
+
+
 def test_a_message_id_leads_to_its_queue(visit: StartVisit) -> None:
     """The search also finds messages, groups and consumers, not only queue names."""
     page = visit(shop_snapshot(wall_ms())).open()
