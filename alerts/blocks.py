@@ -144,9 +144,10 @@ _PAGE = """\
 <title>{title}</title>
 <style>
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 0 auto; padding: 1rem; }
-h2 { margin-top: 3rem; border-top: 1px solid #8886; padding-top: 1rem; overflow-wrap: anywhere; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+h2 { margin-top: 3rem; border-top: 1px solid #8886; padding-top: 1rem; }
 h2:target { background: light-dark(#fff3c4, #4a3d00); }
+pre, table { overflow-wrap: normal; }
 pre { overflow-x: auto; padding: .6rem .8rem; border-radius: 6px; background: light-dark(#f2f2f4, #222226); }
 code { font-size: .9em; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }

@@ -11,8 +11,10 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 import sinks
+from alerts.config import AlertRulesConfig
+from alerts.runbook import runbook_html
 from sinks.clock import wall_ms
-from sinks.http import HttpSettings, Page, create_app, serve
+from sinks.http import RUNBOOK_PATH, HttpSettings, Page, create_app, serve
 from sinks.store import SnapshotStore
 from tests.sinks.fakes import HOSTILE_NAMES, hostile_snapshot, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
@@ -135,6 +137,18 @@ def test_an_additional_page_may_use_its_own_style_but_no_script(browser: Browser
         tab.goto(f"{server.url}/runbook")
         assert tab.evaluate("() => getComputedStyle(document.querySelector('p')).color") == "rgb(1, 2, 3)"
         assert tab.evaluate("() => window.hacked") is None
+        tab.close()
+
+
+def test_the_runbook_never_scrolls_sideways_on_a_phone(browser: Browser) -> None:
+    """Long names of settings and metrics break; commands and tables scroll by themselves."""
+    app = create_app(SnapshotStore(), HttpSettings(pages={RUNBOOK_PATH: Page(runbook_html(AlertRulesConfig()).encode())}))
+    with serve(app, port=0) as server:
+        tab = browser.new_page(viewport={"width": 360, "height": 740})
+        tab.goto(f"{server.url}{RUNBOOK_PATH}")
+        expect(tab.locator("h2").first).to_be_visible()
+        assert wider_than_the_window(tab) == 0
+        assert tab.locator("pre").first.evaluate("node => getComputedStyle(node).overflowWrap") == "normal"
         tab.close()
 
 
