@@ -45,7 +45,7 @@ async function show() {
     const summary = await asked.load();
     if (asked !== view) return;
     live.tick();
-    showSummary(summary);
+    if (summary !== null) showSummary(summary);
   } catch (error) {
     if (asked !== view || error.name === "AbortError") return;
     showError(error);

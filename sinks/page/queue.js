@@ -17,6 +17,8 @@ const SCOPES = {
   cloudwatch: ["As CloudWatch", "The value of ApproximateAgeOfOldestMessage"],
 };
 
+const GONE_RETRY_MS = 10_000;
+
 export class QueuePage {
   /** `parameters` is the query of the URL's hash; `back()` returns the URL of the last overview. */
   constructor(parameters, back) {
@@ -27,6 +29,7 @@ export class QueuePage {
       consumer: parameters.get("consumer"),
     };
     this.asking = null;
+    this.retryAtMs = 0;
     this.build(back);
   }
 
@@ -36,6 +39,7 @@ export class QueuePage {
     this.title = el("h1", { tabindex: "-1" }, name(this.who.queue));
     this.where = el("p", { class: "where" });
     this.sentence = el("p", { class: "sentence" });
+    this.gone = el("p", { class: "sentence", "aria-live": "polite" });
     this.firing = el("ul", { class: "reason-list" });
     this.firingPart = section("firing", "Firing", this.firing);
     this.members = el("ul", { class: "near-list" });
@@ -80,27 +84,50 @@ export class QueuePage {
       "div",
       { class: "queue-page" },
       el("p", { class: "back" }, el("a", { href: back() }, "← All queues")),
-      el("div", { class: "queue-head" }, this.title, this.where, this.sentence),
+      el("div", { class: "queue-head" }, this.title, this.where, this.sentence, this.gone),
       this.parts,
     );
   }
 
-  /** Fetches and shows; returns the summary. */
+  /** Fetches and shows; returns the summary, or null if it is too early to ask again for a queue that is not watched. */
   async load() {
+    if (Date.now() < this.retryAtMs) return null;
     this.asking?.abort();
     this.asking = new AbortController();
-    const [answer, signals] = await Promise.all([
-      get("queue", this.who, this.asking.signal),
-      get("signals", { limit: 200 }, this.asking.signal),
+    const { signal } = this.asking;
+    try {
+      const [answer, signals] = await Promise.all([get("queue", this.who, signal), get("signals", { limit: 200 }, signal)]);
+      setServerTime(answer.summary.now_ms);
+      this.show(answer.queue);
+      announceSignals(signals.firing);
+      return answer.summary;
+    } catch (error) {
+      if (error.code !== "unknown_queue") throw error;
+    }
+    const { summary } = await get("queues", { limit: 0 }, signal);
+    setServerTime(summary.now_ms);
+    this.showGone();
+    return summary;
+  }
+
+  /** The service runs, but not with this queue: asking at every snapshot would be in vain. */
+  showGone() {
+    this.retryAtMs = Date.now() + GONE_RETRY_MS;
+    this.parts.hidden = true;
+    setChildren(this.where, "", () => []);
+    setText(this.sentence, "");
+    const { queue } = this.who;
+    setChildren(this.gone, queue, () => [
+      "Queue ",
+      name(queue),
+      " is not watched (any more). ",
+      el("a", { href: `#/?${new URLSearchParams({ filter: queue })}` }, "Look for it among all queues"),
     ]);
-    setServerTime(answer.summary.now_ms);
-    this.show(answer.queue);
-    announceSignals(signals.firing);
-    return answer.summary;
   }
 
   show(queue) {
     this.parts.hidden = false;
+    setChildren(this.gone, "", () => []);
     setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.shown_status, queue.kind]), () => [
       el("span", { class: "status", "data-status": queue.shown_status }, statusWord(queue.shown_status)),
       el("span", {}, systemName(queue.system)),

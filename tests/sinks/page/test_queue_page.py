@@ -66,6 +66,32 @@ def test_opened_details_stay_open_over_a_refresh(visit: StartVisit) -> None:
     expect(message.locator(".attempts li").first).to_be_visible()
 
 
+def test_a_queue_that_is_not_watched_any_more(visit: StartVisit) -> None:
+    """The page says so without sections, leads to similar names, and asks again, but not at every snapshot."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.open(Q + "search-index")
+    snapshot = shop_snapshot(wall_ms())
+    left = replace(snapshot, queues=tuple(queue for queue in snapshot.queues if queue.queue != "search-index"))
+    visited.store.publish(left)
+    gone = page.locator(".queue-head")
+    expect(gone).to_contain_text("Queue search-index is not watched (any more).")
+    expect(page.get_by_role("heading")).to_have_text(["search-index"])
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#banner")).to_be_hidden()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    for _ in range(4):
+        visited.store.publish(replace(left, at_ms=wall_ms()))
+        page.wait_for_timeout(1_000)
+    assert requests == []
+    visited.store.publish(shop_snapshot(wall_ms()))
+    expect(page.get_by_role("region", name="Now")).to_be_visible(timeout=15_000)
+    expect(gone).not_to_contain_text("not watched")
+    page.goto(page.url.replace("search-index", "index"))
+    page.get_by_role("link", name="Look for it among all queues").click()
+    expect(page.locator("tbody tr th a")).to_have_text(["search-index"])
+
+
 def test_groups_with_head_and_depth(visit: StartVisit) -> None:
     """The stuck group comes first, with its head's id and its depth; the number of folded groups is shown."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "payments.fifo")
