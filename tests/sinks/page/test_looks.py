@@ -47,6 +47,21 @@ CONTRASTS = """() => {
 }"""
 
 
+HEADS_OFF = """() => {
+  const heads = [...document.querySelectorAll(".queue-table thead th")];
+  const cells = [...document.querySelector(".queue-table tbody tr").children];
+  const edge = (node, side) => {
+    const inner = [node, node.querySelector("button")].filter((one) => one?.tagName === "BUTTON" || one === node);
+    const padding = inner.reduce((sum, one) => sum + parseFloat(getComputedStyle(one)[`padding-${side}`]), 0);
+    return node.getBoundingClientRect()[side] + (side === "left" ? padding : -padding);
+  };
+  return heads.map((head, index) => {
+    const side = head.classList.contains("number") ? "right" : "left";
+    return Math.round(edge(head, side) - edge(cells[index], side));
+  });
+}"""
+
+
 def wider_than_the_window(page: Tab) -> int:
     width: int = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
     return max(0, width)
@@ -85,6 +100,13 @@ def test_a_phone_never_scrolls_sideways(visit: StartVisit) -> None:
         page = visited.open(address)
         expect(page.locator("td, h2").first).to_be_attached()
         assert wider_than_the_window(page) == 0, address
+
+
+@pytest.mark.parametrize("width", [1000, 1200, 1360])
+def test_heads_of_columns_stand_above_their_values(visit: StartVisit, width: int) -> None:
+    """On the left above text, on the right above numbers, wherever the cells' padding changes."""
+    page = visit(shop_snapshot(wall_ms()), viewport={"width": width, "height": 900}).open()
+    assert page.evaluate(HEADS_OFF) == [0] * 9
 
 
 def test_on_a_phone_rows_are_sorted_by_a_list(visit: StartVisit) -> None:
