@@ -244,6 +244,8 @@ def as_lines(body: bytes) -> bytes:
 
 def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
     """Return the content of all gzip members, never more than allowed, whatever size the body claims."""
+    # A gzip body was cut off or damaged on its way; one that begins otherwise was never compressed.
+    fix = "send it again" if body.startswith(_GZIP_MARK) else "compress the body, or leave out Content-Encoding"
     left = settings.max_inflated_bytes
     parts: list[bytes] = []
     members = 0
@@ -251,7 +253,7 @@ def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
         while body:
             members += 1
             if members > _MAX_MEMBERS:
-                raise zlib.error(f"it has more than {_MAX_MEMBERS} members")
+                raise ApiError(400, "not_gzip", f"the body has more than {_MAX_MEMBERS} gzip members", "compress it as one")
             member = zlib.decompressobj(wbits=31)
             while not member.eof:
                 part = member.decompress(body, min(_INFLATED_AT_ONCE, left + 1))
@@ -270,7 +272,7 @@ def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
                     raise zlib.error("the stream ends too early")
             body = member.unused_data
     except zlib.error as error:
-        raise ApiError(400, "not_gzip", f"the body is not gzip as its header says: {error}", "send it again") from None
+        raise ApiError(400, "not_gzip", f"the body is not gzip as its header says: {error}", fix) from None
     return b"".join(parts)
 
 

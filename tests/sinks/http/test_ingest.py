@@ -81,6 +81,23 @@ def test_an_unacceptable_body_is_refused_and_nothing_is_spooled(
     assert spooled(spool) == []
 
 
+@pytest.mark.parametrize(
+    ("body", "fix"),
+    [
+        (NDJSON, "compress the body, or leave out Content-Encoding"),
+        (gzip.compress(NDJSON)[:-9], "send it again"),
+        (gzip.compress(b"") * 100, "compress it as one"),
+    ],
+    ids=["plain", "cut off", "many members"],
+)
+def test_a_body_that_is_not_gzip_as_its_header_says_gets_a_fix_that_helps(
+    start: StartService, spool: Path, body: bytes, fix: str
+) -> None:
+    """To send a plain body again would end the same way."""
+    answer = post(serve_ingest(start, spool), body, NDJSON_TYPE | {"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["error"]["fix"]) == (400, fix)
+
+
 def test_a_slash_at_the_end_of_the_path_makes_no_difference(start: StartService, spool: Path) -> None:
     """A redirect would have no body, and curl takes it for success."""
     answer = serve_ingest(start, spool).client.post("/api/v1/events/", content=NDJSON, headers=NDJSON_TYPE)
