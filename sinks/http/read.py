@@ -260,14 +260,16 @@ def _queue_query(params: QueryParams) -> QueueQuery:
 
 
 def _slice(params: QueryParams) -> tuple[int, int]:
-    numbers = {"offset": 0, "limit": 100}
-    for name in numbers:
-        text = params.get(name)
-        if text is not None:
-            if not text.isdecimal() or len(text) > 9:
-                raise _bad(name, text, ("a whole number of at most nine digits",))
-            numbers[name] = int(text)
-    return numbers["offset"], min(numbers["limit"], MAX_LIMIT)
+    return _number(params, "offset", 0, 999_999_999), _number(params, "limit", 100, MAX_LIMIT)
+
+
+def _number(params: QueryParams, name: str, default: int, most: int) -> int:
+    text = params.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or len(text) > 9 or int(text) > most:
+        raise _bad(name, text, (f"a whole number from 0 to {most}",))
+    return int(text)
 
 
 def _choices(params: QueryParams, name: str, known: Sequence[str]) -> frozenset[str]:
