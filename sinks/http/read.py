@@ -70,6 +70,7 @@ class ReadApi:
     def queue(self, request: Request) -> Response:
         """`GET /api/v1/queue?queue=NAME&system=&scope=`: everything known about one queue."""
         published, now_ms = self._latest()
+        _refuse_others(request.query_params, ("queue", "system", "scope"))
         queue = _one_queue(published, _required(request.query_params, "queue"), request.query_params)
         name = queue.name
         findings = published.findings.get(name, ())
@@ -93,6 +94,7 @@ class ReadApi:
         """`GET /api/v1/queues/{queue}/messages`: suspects, heads, held messages and dead letters, with ids."""
         published, now_ms = self._latest()
         params = request.query_params
+        _refuse_others(params, ("system", "scope", "why", "offset", "limit"))
         queue = _one_queue(published, request.path_params["queue"], params)
         why = _choices(params, "why", LISTED_FOR)
         found = [m for m in queue.messages if not why or why.intersection(m.why)]
@@ -115,6 +117,7 @@ class ReadApi:
         """`GET /api/v1/signals`: firing signals, the worst first, and recently resolved ones."""
         published, now_ms = self._latest()
         params = request.query_params
+        _refuse_others(params, ("signal", "severity", "system", "scope", "queue", "offset", "limit"))
         wanted = {
             "signal": _choices(params, "signal", SIGNAL_NAMES),
             "severity": _choices(params, "severity", tuple(SEVERITY_RANK)),
@@ -151,6 +154,7 @@ class ReadApi:
     def search(self, request: Request) -> Response:
         """`GET /api/v1/search?q=TEXT`: queues, messages, groups and consumers with the text in their name."""
         published = self._published()
+        _refuse_others(request.query_params, ("q",))
         text = _required(request.query_params, "q")
         found, total = find(published.snapshot, text)
         matches = [
@@ -239,6 +243,7 @@ def _one_queue(published: Published, name: str, params: QueryParams) -> QueueVie
 
 
 def _queue_query(params: QueryParams) -> QueueQuery:
+    _refuse_others(params, ("filter", "status", "firing", "system", "scope", "sort", "order", "offset", "limit"))
     sort = params.get("sort", "attention")
     if sort not in SORTS:
         raise _bad("sort", sort, SORTS)
@@ -270,6 +275,13 @@ def _number(params: QueryParams, name: str, default: int, most: int) -> int:
     if not text.isdecimal() or len(text) > 9 or int(text) > most:
         raise _bad(name, text, (f"a whole number from 0 to {most}",))
     return int(text)
+
+
+def _refuse_others(params: QueryParams, known: Sequence[str]) -> None:
+    """Refuse a parameter that would be ignored: with a misspelled filter, the answer would look as if everything matched."""
+    for name in params:
+        if name not in known:
+            raise ApiError(400, "unknown_parameter", f"there is no parameter {name}", f"use {', '.join(known)}")
 
 
 def _choices(params: QueryParams, name: str, known: Sequence[str]) -> frozenset[str]:

@@ -166,6 +166,24 @@ def test_a_wrong_parameter_is_refused_with_the_valid_values(shop: Service, query
     assert fix in error_of(answer)["fix"]
 
 
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("queues", "filter, status, firing, system, scope, sort, order, offset, limit"),
+        ("queue", "queue, system, scope"),
+        ("queues/orders/messages", "system, scope, why, offset, limit"),
+        ("signals", "signal, severity, system, scope, queue, offset, limit"),
+        ("search", "q"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_known_ones(shop: Service, path: str, known: str) -> None:
+    """Ignored, a misspelled filter would look as if every queue matched it."""
+    answer = shop.client.get(f"/api/v1/{path}?page=2")
+    assert answer.status_code == 400
+    error = error_of(answer)
+    assert (error["code"], error["message"], error["fix"]) == ("unknown_parameter", "there is no parameter page", f"use {known}")
+
+
 def test_a_wrong_reason_for_listing_messages_is_refused(shop: Service) -> None:
     """An empty list would look as if nothing were wrong with the queue."""
     answer = shop.client.get("/api/v1/queues/orders/messages?why=poisoned")
