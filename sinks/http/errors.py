@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from sinks.http.responses import json_response
 
@@ -54,8 +56,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
             404,
             "not_found",
             f"there is nothing at {path}",
-            "the page is at /, metrics at /metrics, the API at /api/v1/queues, /api/v1/signals, /api/v1/search, "
-            "/api/v1/explain/NAME and /api/v1/events",
+            f"use {', '.join(_paths(request))}",
         ).response()
     if error.status_code == 405:
         allowed = dict(error.headers or {}).get("Allow", "another method")
@@ -67,6 +68,12 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
             headers={"Allow": allowed},
         ).response()
     return ApiError(error.status_code, "refused", str(error.detail), "see the message").response()
+
+
+def _paths(request: Request) -> list[str]:
+    """Return the paths of the service, without the page's own files and a second spelling with a slash at the end."""
+    paths = [re.sub(r":\w+}", "}", route.path) for route in request.app.routes if isinstance(route, Route)]
+    return [path for path in paths if path == "/" or not (path.startswith("/assets/") or path.endswith("/"))]
 
 
 def internal_error() -> Response:

@@ -333,6 +333,17 @@ def test_explain_answers_in_json_and_in_text(shop: Service) -> None:
     assert "Similar: orders" in missing.json()["hint"]
 
 
+def test_at_an_unknown_path_the_service_names_every_path_it_has(start: StartService) -> None:
+    """Those of the API, of metrics and health, and the runbook where it is served."""
+    reads = ("queues", "queues/{queue}/messages", "queue", "signals", "signals/{id}", "search", "explain/{what}", "stream")
+    api = (*reads, "events")
+    paths = ["/", "/metrics", "/metrics/native", *(f"/api/v1/{name}" for name in api), "/-/healthy", "/-/ready", "/runbook"]
+    client = start(settings=HttpSettings(pages={RUNBOOK_PATH: Page(b"")})).client
+    answer = client.get("/api/v2/queues")
+    assert answer.status_code == 404
+    assert error_of(answer)["fix"] == f"use {', '.join(paths)}"
+
+
 def test_before_the_first_batch_the_api_answers_503(start: StartService) -> None:
     """The response has Retry-After; metrics and page are available all the same."""
     client = start().client
