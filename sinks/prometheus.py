@@ -53,6 +53,9 @@ class Family:
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
+_BUILD_INFO = METRIC_BY_NAME["queuewatch_build_info"]
+
+
 @dataclass(slots=True)
 class _Queue:
     """What is kept of one queue from scrape to scrape."""
@@ -120,7 +123,8 @@ class Exposition:
         return gzipped(self._pieces(snapshot, now_ms, openmetrics))
 
     def _pieces(self, snapshot: Snapshot | None, now_ms: int, openmetrics: bool) -> Iterator[Piece]:
-        yield self._build_info(openmetrics)
+        if _BUILD_INFO.name not in self._left_out:
+            yield self._build_info(openmetrics)
         if snapshot is not None:
             fixed = self._fixed_part(snapshot)
             for metric in self._metrics:
@@ -184,11 +188,10 @@ class Exposition:
         return _Queue(name=name, view=view, labels=labels, lasting=lasting, aging=lines[:aging], ages=ages)
 
     def _build_info(self, openmetrics: bool) -> bytes:
-        name = "queuewatch_build_info"
-        family, kind = ("queuewatch_build", "info") if openmetrics else (name, "gauge")
-        labels = labels_text({"version": self._version, "python": python_version()})
-        help_line = f"# HELP {family} Version of queuewatch and of its Python.\n"
-        return encoded(f"{help_line}# TYPE {family} {kind}\n{name}{labels} 1\n")
+        name, versions = _BUILD_INFO.name, (self._version, python_version())
+        labels = labels_text(dict(zip(_BUILD_INFO.labels, versions, strict=True)))
+        family, kind = (name.removesuffix("_info"), "info") if openmetrics else (name, _BUILD_INFO.kind)
+        return encoded(f"# HELP {family} {_BUILD_INFO.help}\n# TYPE {family} {kind}\n{name}{labels} 1\n")
 
 
 def wants_openmetrics(accept: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sinks.prometheus import Exposition, Family, wants_openmetrics
-from streaming.judge.metrics import METRICS
+from streaming.judge.metrics import METRIC_BY_NAME, METRICS
 from streaming.judge.snapshot import (
     DURATION_BUCKETS_S,
     TOTALS,
@@ -142,7 +142,7 @@ def test_the_text_format_has_exactly_these_bytes() -> None:
     end = text.index("# HELP queuewatch_messages_received_total")
     assert text[start:end] == GOLDEN_TEXT
     assert text.startswith(
-        "# HELP queuewatch_build_info Version of queuewatch and of its Python.\n"
+        "# HELP queuewatch_build_info Always 1; the labels are the versions of queuewatch and of its Python.\n"
         "# TYPE queuewatch_build_info gauge\n"
         'queuewatch_build_info{version="9.9",python="'
     )
@@ -190,6 +190,7 @@ def test_every_family_of_the_catalogue_is_exposed() -> None:
     text = exposition(replace(GOLDEN_SNAPSHOT, queues=(every_total,)))
     described = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert described == {metric.name for metric in METRICS} | {"queuewatch_build_info"}
+    assert described <= METRIC_BY_NAME.keys(), "from which docs/metrics.md is written"
 
 
 def test_ages_advance_between_two_scrapes_of_one_snapshot() -> None:
@@ -236,6 +237,7 @@ def test_metrics_that_are_left_out_have_no_lines() -> None:
     """Metrics of the snapshot and of the sinks can be left out; the others do not change."""
     family = Family("queuewatch_http_connections", [({}, 3)])
     left_out = (
+        "queuewatch_build_info",
         "queuewatch_telemetry_basis",
         "queuewatch_message_age_seconds",
         "queuewatch_signals",

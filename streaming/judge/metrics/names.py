@@ -48,6 +48,7 @@ MetricName = Literal[
     "queuewatch_pipeline_state_rows",
     "queuewatch_pipeline_events_per_second",
     "queuewatch_pipeline_last_batch_timestamp_seconds",
+    "queuewatch_build_info",
     "queuewatch_ingest_requests_total",
     "queuewatch_ingest_events_total",
     "queuewatch_http_connections",

@@ -6,6 +6,13 @@ from streaming.judge.metrics.metric import Metric
 
 SINK_METRICS: tuple[Metric, ...] = (
     Metric(
+        "queuewatch_build_info",
+        "gauge",
+        "Always 1; the labels are the versions of queuewatch and of its Python.",
+        ("version", "python"),
+        per_queue=False,
+    ),
+    Metric(
         "queuewatch_ingest_requests_total",
         "counter",
         "Requests to POST /api/v1/events, by status of the answer.",
