@@ -298,6 +298,28 @@ function keyWords(key) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** The judge's own values, in words. What a broker or a user wrote, such as another reason, stays as it is. */
+const EVIDENCE_WORDS = {
+  reason: {
+    poison_head: "its head fails again and again",
+    held_head: "a consumer holds its head",
+    not_received: "its head is not received",
+    no_receives: "consumers stopped receiving",
+    no_progress: "consumers receive but never finish",
+  },
+  known_by: {
+    event: "seen as a move",
+    first_receive: "seen as a first receive here",
+    counts: "seen in the broker's counts",
+  },
+  head_state: { in_flight: "in flight" },
+};
+
+function evidenceWords(key, value) {
+  const words = EVIDENCE_WORDS[key] ?? {};
+  return Object.hasOwn(words, value) ? words[value] : settingWords(key, value);
+}
+
 function settingWords(key, value) {
   if (key.endsWith("_s") && typeof value === "number") return duration(value);
   if (/_(at|until|ms)$/.test(key) && typeof value === "number" && value > 1e12) return time(value, now());
@@ -392,7 +414,7 @@ function updateReason(node, signal) {
   const facts = Object.entries(about).filter(([, value]) => value !== null && value !== undefined);
   setChildren(node.querySelector(".evidence"), JSON.stringify(facts), () =>
     facts.map(([key, value]) =>
-      el("div", {}, el("dt", {}, name(keyWords(key))), el("dd", {}, name(settingWords(key, value)))),
+      el("div", {}, el("dt", {}, name(keyWords(key))), el("dd", {}, name(evidenceWords(key, value)))),
     ),
   );
 }

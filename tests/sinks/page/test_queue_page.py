@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from alerts.objectives import Objective
 from sinks.clock import wall_ms
 from sinks.http import HttpSettings
-from streaming.judge.snapshot import Duration, MessageView, QueueView
-from tests.sinks.fakes import NOW_MS, shop_snapshot
+from streaming.judge.snapshot import Duration, MessageView, QueueView, Snapshot
+from tests.sinks.fakes import NOW_MS, finding, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
 
 POISON = "7f3a1c52-90de-4b7b-8a11-3f2f4f0a9c01"
@@ -31,6 +31,19 @@ def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
     firing.get_by_text("What it means and what to do").first.click()
     expect(firing).to_contain_text("delivered again and again but never finished")
     expect(page.get_by_role("region", name="Not firing")).to_contain_text("the longest hold is")
+
+
+def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: StartVisit) -> None:
+    """`held_head` is a value for programs."""
+    now = wall_ms()
+    stuck = finding("GroupStuck", "a.fifo", "critical", now, "Stuck.", group="held_head")
+    stuck = replace(stuck, evidence={**stuck.evidence, "reason": "held_head"})
+    failed = finding("RedriveFailed", "a.fifo", "warning", now, "Failed.")
+    failed = replace(failed, evidence={**failed.evidence, "reason": "constructor", "head_state": "in_flight"})
+    page = visit(Snapshot(now, (queue_view("a.fifo", now),), (stuck, failed), {"accepted": 1})).open(Q + "a.fifo")
+    said = part(page, "Firing")
+    assert "Group held_head Reason a consumer holds its head" in said
+    assert "Reason constructor Head state in flight" in said
 
 
 def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> None:
