@@ -72,8 +72,8 @@ export function groupTable(wanted) {
       ["Last finished", "number"],
     ],
     (group) => group.group,
-    () =>
-      cells(
+    () => {
+      const row = cells(
         ["group", "Group"],
         ["stuck", ""],
         ["unsettled", "Unsettled", "number"],
@@ -82,7 +82,10 @@ export function groupTable(wanted) {
         ["head", "Head"],
         ["receives", "Receives of head", "number"],
         ["settled", "Last finished", "number"],
-      ),
+      );
+      finder(row)("settled").after(el("span", { "data-role": "ago" }));
+      return row;
+    },
     (node, group) => {
       const find = finder(node);
       setAttribute(node, "data-severity", group.stuck ? "critical" : null);
@@ -98,6 +101,7 @@ export function groupTable(wanted) {
       );
       setText(find("receives"), number(group.head_receive_count));
       since(find("settled"), group.last_settled_at_ms);
+      setText(find("ago"), group.last_settled_at_ms === null ? "" : " ago");
     },
     wanted,
   );

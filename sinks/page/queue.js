@@ -17,6 +17,13 @@ const SCOPES = {
   cloudwatch: ["As CloudWatch", "The value of ApproximateAgeOfOldestMessage"],
 };
 
+/** What the totals count whose names do not say it. */
+const TOTAL_TITLES = {
+  touched: "Messages with a reported delivery or end",
+  touched_unsent: "Of these, messages whose send was not reported",
+  unseen_receives: "Deliveries known only from a later receive count",
+};
+
 const GONE_RETRY_MS = 10_000;
 
 export class QueuePage {
@@ -252,7 +259,7 @@ export class QueuePage {
       this.totals,
       Object.entries(queue.totals)
         .filter(([, total]) => total > 0)
-        .map(([label, total]) => ({ label: keyWords(label), value: number(total) })),
+        .map(([label, total]) => ({ label: keyWords(label), value: number(total), title: TOTAL_TITLES[label] })),
     );
     document.getElementById("totals").hidden = this.totals.children.length === 0;
     const settings = Object.entries(queue.broker).filter(([, value]) => value !== null);

@@ -114,6 +114,21 @@ def test_groups_with_head_and_depth(visit: StartVisit) -> None:
     assert groups.endswith("214 backlog, 38 in flight, 1 blocked · and 204 more groups")
 
 
+def test_times_of_groups_and_totals_say_what_they_are(visit: StartVisit) -> None:
+    """A time since is one ago, and a total with an unusual name has a tooltip."""
+    now = wall_ms()
+    snapshot = shop_snapshot(now)
+    (payments,) = (queue for queue in snapshot.queues if queue.queue == "payments.fifo")
+    first, second = payments.top_groups[:2]
+    groups = (replace(first, last_settled_at_ms=now - 300_000), replace(second, last_settled_at_ms=None))
+    payments = replace(payments, top_groups=groups, totals={"sent": 9, "touched_unsent": 3})
+    page = visit(replace(snapshot, queues=(payments,))).open(Q + "payments.fifo")
+    settled = page.get_by_role("region", name="Groups").locator('td[data-label="Last finished"]')
+    expect(settled).to_have_text([re.compile(r"^5 min( \d s)? ago$"), "–"])
+    totals = page.locator("#totals .numbers > div")
+    assert [one.get_attribute("title") for one in totals.all()] == [None, "Of these, messages whose send was not reported"]
+
+
 def test_consumers_with_what_they_hold(visit: StartVisit) -> None:
     """Example: an ActiveMQ consumer that holds 230 messages with a prefetch of 1,000."""
     page = visit(shop_snapshot(wall_ms())).open("#/queue?system=activemq&scope=amq-prod-1&queue=ORDERS.EU")
