@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from streaming.config.service import (
     SparkSection,
 )
 from streaming.config.source import Sources
-from streaming.config.tracking import FoldedQueues, Judging, QueueOverrides, settings_of
+from streaming.config.tracking import FoldedQueues, Judging, QueueOverrides, check_together, settings_of
 from streaming.core.settings import Settings
 
 
@@ -66,6 +67,14 @@ class Config(Section):
                 raise ValueError(
                     "http.ingest needs source.spool with a local folder, from which the job reads the accepted events"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _thresholds_fit(self) -> Self:
+        """What a pattern does not set is the queue's from `judge.thresholds`."""
+        settings = to_settings(self)
+        for i, rule in enumerate(settings.rules):
+            check_together(replace(settings.defaults, **rule.thresholds), f"queues[{i}].thresholds")
         return self
 
     def section(self, name: str) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from streaming.config.section import Count, Seconds, Section
 from streaming.core.settings import FoldRule, QueueRule, Settings
-from streaming.core.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds, accepted
 from streaming.judge.slow_consumer import StrategyParams
 
 LEAST_CHECK_PERIOD_MS: Final = 100
@@ -22,6 +22,15 @@ def _strategy_type(name: str, kind: type) -> Any:
     if kind is bool:
         return bool
     return Annotated[kind, Field(ge=LEAST_CHECK_PERIOD_MS if name == "check_period_ms" else -1)]
+
+
+def in_range(value: Any, info: ValidationInfo) -> Any:
+    """Refuse a threshold with which its rule cannot be judged, or holds for everything."""
+    allowed = accepted(str(info.field_name))
+    if value is None or allowed.includes(value):
+        return value
+    off = ": a very large number switches the rule off" if value < allowed.least and allowed.off_when_large else ""
+    raise ValueError(f"must be a number from {allowed.least:g} to {allowed.most:,}, not {value}{off}")
 
 
 if TYPE_CHECKING:
@@ -39,7 +48,8 @@ else:
         "ThresholdOverrides",
         __base__=Section,
         __doc__="Thresholds to change; the others keep their defaults. The runbook explains each under the signal named here.",
-        **{name: (Annotated[kind, Field(ge=0)] | None, None) for name, kind in get_type_hints(Thresholds).items()},
+        __validators__={"in_range": field_validator("*")(in_range)},
+        **{name: (kind | None, None) for name, kind in get_type_hints(Thresholds).items()},
     )
 
 
@@ -116,10 +126,14 @@ class Judging(Section):
 
     @model_validator(mode="after")
     def _coverage_band(self) -> Judging:
-        merged = replace(Thresholds(), **_given(self.thresholds))
-        if merged.coverage_low_ratio >= merged.coverage_high_ratio:
-            raise ValueError("thresholds: coverage_low_ratio must be below coverage_high_ratio")
+        check_together(replace(Thresholds(), **_given(self.thresholds)))
         return self
+
+
+def check_together(merged: Thresholds, key: str = "thresholds") -> None:
+    """Raise `ValueError` if thresholds, each of them allowed, cannot apply to one queue."""
+    if merged.coverage_low_ratio >= merged.coverage_high_ratio:
+        raise ValueError(f"{key}: coverage_low_ratio must be below coverage_high_ratio")
 
 
 def settings_of(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +103,58 @@ class Thresholds:
     # Not a signal: the broker's counts have been empty, or several without visible messages, this long, or a later message of an
     # SQS FIFO group was received this long after => messages that are still tracked, or seem to wait, are reconciled away.
     reconcile_after_s: float = 300.0
+
+
+LARGEST: Final = 1_000_000_000
+"""The largest count, and the longest duration in seconds: thirty years. Times in milliseconds do not overflow with it."""
+LARGEST_FACTOR: Final = 1_000_000
+"""The largest factor, by which a visibility timeout of thirty years can still be multiplied."""
+SMALLEST_SHARE: Final = 0.001
+
+_LEAST: Final[Mapping[str, float]] = MappingProxyType(
+    dict.fromkeys(("failing_ratio", "fifo_limit_ratio", "retry_storm_ratio"), SMALLEST_SHARE)
+    | dict.fromkeys(
+        (
+            "poison_receives",
+            "look_ahead",
+            "collapsed_groups_backlog",
+            "stalled_s",
+            "failing_min_deliveries",
+            "short_window_min_deliveries",
+            "silent_messages",
+            "fifo_call_limit",
+            "fifo_messages_per_call",
+            "retry_storm_min_deliveries",
+            "noisy_group_in_flight",
+            "telemetry_stale_s",
+            "coverage_high_ratio",
+            "reconcile_after_s",
+        ),
+        1,
+    )
+)
+"""With less, a rule divides by zero, or holds for every queue, message or collector; the others may be 0. A tracking that is
+complete has a coverage of 1."""
+
+_MOST: Final[Mapping[str, float]] = MappingProxyType({"silent_pages": 1, "coverage_high_ratio": LARGEST_FACTOR})
+
+
+class Accepted(NamedTuple):
+    """The smallest and the largest value of a threshold that a configuration may set."""
+
+    least: float
+    most: float
+    off_when_large: bool
+    """Whether the rule never fires with the largest value, where that with 0 cannot be meant."""
+
+    def includes(self, value: float) -> bool:
+        """Whether a value may be set; infinity and what is not a number may not."""
+        return self.least <= value <= self.most
+
+
+def accepted(name: str) -> Accepted:
+    """Return which values a threshold may have. Shares are at most 1."""
+    by_unit = 1 if name.endswith("_ratio") else LARGEST_FACTOR if name.endswith("_factor") else LARGEST
+    least, most = _LEAST.get(name, 0), _MOST.get(name, by_unit)
+    # The receives that make a poison suspect are limited by the queue's own maximum.
+    return Accepted(least, most, off_when_large=least >= 1 and most == LARGEST and name != "poison_receives")

@@ -47,7 +47,7 @@ def stall(since: int, now: int, limits: Thresholds, *, by_counts: bool) -> Measu
 
 def stall_limit_ms(limits: Thresholds, *, by_counts: bool) -> float:
     """Return how long a stall lasts until QueueStalled fires; where the counts show it, they are themselves old."""
-    return limits.stalled_s * 1000 - (COUNT_AGE_MS if by_counts else 0)
+    return max(limits.stalled_s * 1000 - (COUNT_AGE_MS if by_counts else 0), 0)
 
 
 def standstill(since: int, now: int, queue: Described, settings: Settings) -> Measured:

@@ -27,9 +27,9 @@ DAY_S = 86_400
 def every_finding() -> tuple[Finding, ...]:
     """Return all findings that the judge produces in the incidents below."""
     runs = (
-        (_messages(), 10, 1_000),
-        (_ordered(), 10, 420),
-        (_flow(), 10, 1_900),
+        (messages(), 10, 1_000),
+        (ordered(), 10, 420),
+        (flow(), 10, 1_900),
         (_silent(), 60, 4_800),
         (_telemetry(), 10, 1_000),
         (one_at_a_time(hangs=True), 30, 600),
@@ -52,7 +52,7 @@ def _work(queue: str, at_s: float, message_id: str, hold_s: float = 1.0) -> Even
     return [ev("sent", at_s, queue, **about), received, ev("deleted", at_s + 0.1 + hold_s, queue, **about)]
 
 
-def _messages() -> Events:
+def messages() -> Events:
     """Poison, held, lost, purged and dead-lettered messages; a noisy group, failing batches, redrives, maxReceiveCount 1."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "q-dlq"}
     events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
@@ -81,7 +81,7 @@ def _messages() -> Events:
     return [*events, ev("queue_state", 900, "moving", attributes={"redrive_task": failed})]
 
 
-def _ordered() -> Events:
+def ordered() -> Events:
     """A stuck group, one whose head is long work, hidden groups, a single group in flight, and a queue without receives."""
     fifo = {"kind": "fifo", "visibility_timeout_s": 30}
     events = [ev("queue_state", 0, queue, attributes=fifo) for queue in ("f.fifo", "ahead.fifo", "one.fifo")]
@@ -103,7 +103,7 @@ def _ordered() -> Events:
     return [*events, *_work("idle", 1, "first")]
 
 
-def _flow() -> Events:
+def flow() -> Events:
     """A failing consumer beside good ones, hanging ones, windows that are too short, and a deployment that slows work down."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "d"}
     events = [ev("queue_state", 0, queue, attributes=state) for queue in ("failing", "short", "lagging", "hung")]

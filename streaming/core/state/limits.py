@@ -57,7 +57,7 @@ def limits_of(queue: Described, settings: Settings) -> tuple[int, ...]:
         _ordered(queue, settings),
         int(queue.name.system in BLOCKS_GROUPS),
         int(dead_letter_queue(queue, settings) is not None),
-        int(max(held_ms, thresholds.held_min_s * 1000)),
+        int(min(max(held_ms, thresholds.held_min_s * 1000), NEVER)),
         int(thresholds.reconcile_after_s * 1000),
         int(thresholds.dead_letter_quiet_s * 1000),
         int(thresholds.dropped_quiet_s * 1000),

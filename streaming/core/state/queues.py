@@ -352,4 +352,4 @@ def group_stuck_ms(record: Described, settings: Settings) -> int:
     """Return how long nothing may be settled in a group, with messages behind its head, until it counts as stuck."""
     thresholds, window = settings.thresholds(record.name), visibility_ms(record, settings)
     by_window = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
-    return int(max(by_window, thresholds.group_stuck_min_s * 1000))
+    return int(min(max(by_window, thresholds.group_stuck_min_s * 1000), NEVER))

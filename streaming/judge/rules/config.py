@@ -262,7 +262,7 @@ def fifo_throughput(c: Context) -> Problem | None:
         return None
     busiest, rate = max(((name, _least_rate(c, name, span_ms)) for name in _CALLS), key=lambda pair: pair[1])
     limit = limits.fifo_call_limit * limits.fifo_messages_per_call
-    if rate < limits.fifo_limit_ratio * limit:
+    if limit <= 0 or rate < limits.fifo_limit_ratio * limit:
         return None
     words = (
         f"{c.name.queue} has had at least {per_second(rate)} {_CALLS[busiest]} a second for {duration(span_ms)}: "

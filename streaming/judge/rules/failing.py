@@ -343,7 +343,7 @@ def _outlived(c: Context) -> _Outlived | None:
 def outlived_since(c: Context) -> int | None:
     """More deliveries than are tolerated outlive their window."""
     found = _outlived(c)
-    return c.now if found is not None and found.measured.reached else None
+    return c.now if found is not None and found.outlived > 0 and found.measured.reached else None
 
 
 def window_too_short(c: Context) -> Iterator[Finding | Near]:

@@ -286,7 +286,9 @@ def _retries(c: Context) -> _Retries | None:
     before = c.recent.last_before(c.now - window_ms)
     if before >= 0:
         received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
-    return _Retries(received, retried, measures.retries(retried, received, c.thresholds)) if retried > 0 else None
+    if retried <= 0 or received <= 0:
+        return None
+    return _Retries(received, retried, measures.retries(retried, received, c.thresholds))
 
 
 @condition("retry_storm")

@@ -134,8 +134,31 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
         ("spark: {master: 7077}\n", "spark.master", "must be text: put it in quotes, not '7077'"),
         ("alertmanager: {destinations: [{url: 'a:9093'}]}\n", "alertmanager.destinations[0].url", "begin it with http://"),
-        ("judge:\n  thresholds: {coverage_low_ratio: 2}\n", "judge", "coverage_low_ratio must be below"),
-        ("queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n", "queues[0].thresholds.poison_receives", "0"),
+        (
+            "judge:\n  thresholds: {coverage_low_ratio: 1, coverage_high_ratio: 1}\n",
+            "judge",
+            "coverage_low_ratio must be below",
+        ),
+        (
+            "judge: {thresholds: {coverage_low_ratio: 1}}\nqueues: [{pattern: a, thresholds: {coverage_high_ratio: 1}}]\n",
+            "",
+            "queues[0].thresholds: coverage_low_ratio must be below coverage_high_ratio",
+        ),
+        (
+            "queues: [{pattern: a, thresholds: {coverage_low_ratio: 1.2}}]\n",
+            "queues[0].thresholds.coverage_low_ratio",
+            "must be a number from 0 to 1, not 1.2",
+        ),
+        (
+            "queues: [{pattern: a, thresholds: {poison_receives: -1}}]\n",
+            "queues[0].thresholds.poison_receives",
+            "must be a number from 1 to 1,000,000,000, not -1. ",
+        ),
+        (
+            "judge: {thresholds: {fifo_call_limit: 0}}\n",
+            "judge.thresholds.fifo_call_limit",
+            "must be a number from 1 to 1,000,000,000, not 0: a very large number switches the rule off",
+        ),
         (
             "judge: {slow_strategy_params: {check_period_ms: 0}}\n",
             "judge.slow_strategy_params.check_period_ms",

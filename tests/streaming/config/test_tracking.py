@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
+
+import pytest
+from pydantic import ValidationError
 
 from streaming.config.tracking import Judging, ThresholdOverrides
 from streaming.core.settings import QueueRule, Settings
-from streaming.core.thresholds import Thresholds
+from streaming.core.thresholds import Thresholds, accepted
 
 OTHERWISE_NAMED = {
     "lateness_ms": "lateness_s",
@@ -31,6 +35,19 @@ def test_every_setting_of_the_core_is_a_key_of_judge() -> None:
 def test_every_threshold_can_be_overridden() -> None:
     """The keys are generated from the core's own fields."""
     assert set(ThresholdOverrides.model_fields) == {f.name for f in fields(Thresholds)}
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Thresholds)])
+def test_a_threshold_is_within_its_range(name: str) -> None:
+    """The range includes the default. Beyond it a rule fails, or holds for everything; infinity would overflow."""
+    allowed = accepted(name)
+    assert allowed.includes(getattr(Thresholds(), name))
+    kind = type(getattr(Thresholds(), name))
+    for value in (kind(allowed.least), kind(allowed.most)):
+        assert getattr(ThresholdOverrides(**{name: value}), name) == value
+    for value in (allowed.least - 1, allowed.most + 1, 0 if allowed.least else -1, math.inf, math.nan):
+        with pytest.raises(ValidationError):
+            ThresholdOverrides(**{name: value})
 
 
 def test_every_field_of_a_rule_is_a_key_of_queues() -> None:
