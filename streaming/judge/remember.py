@@ -43,10 +43,16 @@ CONDITIONS: tuple[Condition, ...] = (
     eased_since,
     silent_since,
     retry_storm_since,
-    failed_since,
     uncovered_since,
 )
-OF_PARTS: tuple[Conditions, ...] = (misconfigured_since, progress_since, unconfirmed_since, working_since, connected_since)
+OF_PARTS: tuple[Conditions, ...] = (
+    misconfigured_since,
+    failed_since,
+    progress_since,
+    unconfirmed_since,
+    working_since,
+    connected_since,
+)
 
 
 def remember_holds(c: Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streaming.judge.conditions import condition, conditions
+from streaming.judge.conditions import conditions
 from streaming.judge.context import DAY_MS, Context, duration, seconds
 from streaming.judge.signals import Finding
 
@@ -13,11 +13,11 @@ FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
 
 
-@condition("redrive_failed")
-def failed_since(c: Context) -> int | None:
-    """The last move task failed."""
+@conditions("redrive_failed")
+def failed_since(c: Context) -> dict[str, int]:
+    """The last move task failed. A task is known by its start: another one may fail before a report shows that it ran."""
     task, at = _task(c)
-    return at if task.get("status") == "FAILED" else None
+    return {_started(task): at} if task.get("status") == "FAILED" else {}
 
 
 @conditions("redrive_moved")
@@ -38,7 +38,7 @@ def progress_since(c: Context) -> dict[str, int]:
 
 def redrive_failed(c: Context) -> Iterator[Finding]:
     """The last move task of this dead-letter queue ended as FAILED."""
-    since = failed_since(c)
+    started, since = next(iter(failed_since(c).items()), ("", None))
     if since is None or c.now - since > FAILED_SHOWN_MS:
         return
     task, _ = _task(c)
@@ -51,7 +51,7 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
             "The others remain in the queue and keep ageing."
         ),
     }
-    yield c.finding("RedriveFailed", "warning", since, evidence)
+    yield c.finding("RedriveFailed", "warning", since, evidence, part=started or None)
 
 
 def redrive_stalled(c: Context) -> Iterator[Finding]:
@@ -76,6 +76,12 @@ def _task(c: Context) -> tuple[Mapping[str, Any], int]:
     if known is None or not isinstance(known.value, dict):
         return {}, c.now
     return known.value, known.at
+
+
+def _started(task: Mapping[str, Any]) -> str:
+    """Return when a task started, as text; empty where that is not reported."""
+    started = task.get("started_at")
+    return str(started) if isinstance(started, int) else ""
 
 
 def _moved(task: Mapping[str, Any]) -> int:

@@ -1,0 +1,45 @@
+"""A redrive that failed or stalled, in what its collector reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.judge.signals import SignalName
+from tests.core.driving import T0, event
+from tests.judge.driving import Judged, judged
+
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+def report(at: int, **task: Any) -> dict[str, Any]:
+    """The state of a dead-letter queue with its latest move task."""
+    counts = {"visible": 10, "in_flight": 0, "delayed": 0}
+    return event("queue_state", at, "dlq", attributes=counts | {"redrive_task": {"to_move": 10} | task})
+
+
+def seen(found: Judged, signal: SignalName) -> list[tuple[int, str]]:
+    return [(at, status) for at, name, status, _ in found.changes_seen() if name == signal]
+
+
+@pytest.mark.parametrize("second_at", [3 * HOUR, 30 * HOUR], ids=["while the first is shown", "after the first was shown"])
+def test_a_second_failed_redrive_is_announced(second_at: int) -> None:
+    """Nobody may have seen it run. The evidence is of the second, and it is shown for a day of its own."""
+    steps = []
+    for at in range(0, second_at + 26 * HOUR, HOUR // 2):
+        n = int(at >= second_at)
+        task = {"moved": 0, "started_at": T0 + n * (second_at - MINUTE), "failure_reason": f"Reason{n}"}
+        steps.append((at + 1_000, [report(at, status="FAILED", **task)]))
+    changes = judged(steps).changes
+    fired = [c for c in changes if c.finding.key.signal == "RedriveFailed" and c.status == "firing"]
+    assert [(c.at_ms - T0, c.finding.since_ms - T0) for c in fired] == [(1_000, 0), (second_at + 1_000, second_at)]
+    assert [c.finding.evidence["reason"] for c in fired] == ["Reason0", "Reason1"]
+    ended = [c.at_ms - T0 for c in changes if c.finding.key.signal == "RedriveFailed" and c.status == "resolved"]
+    assert ended == [min(second_at, 24 * HOUR) + 1_000, second_at + 24 * HOUR + 1_000]
+
+
+def test_a_failed_redrive_without_a_start_is_announced_once() -> None:
+    """Whether it is another one is not known."""
+    steps = [(at + 1_000, [report(at, status="FAILED", moved=0)]) for at in range(0, 6 * HOUR, HOUR)]
+    assert seen(judged(steps), "RedriveFailed") == [(1_000, "firing")]
