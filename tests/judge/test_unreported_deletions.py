@@ -49,6 +49,14 @@ def test_unreported_deletions_are_no_failures(consumers: int, silent: int, sends
     assert {s.queues[0].status for s in found.snapshots[10:]} <= {"ok", "lagging"}
 
 
+def test_unreported_deletions_are_no_failures_in_a_delay_queue() -> None:
+    """Hundreds of messages are delayed there. One whose window ran out would be visible."""
+    counts = {"visible": 0, "in_flight": 1, "delayed": 300, "delay_s": 300, "visibility_timeout_s": 30}
+    polls = [event("queue_state", 1000 * at_s, attributes=counts) for at_s in range(0, 600, 30)]
+    found = failing([*delivered(600, consumers=2, silent=2, sends=False), *polls], 600)
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+
+
 def test_the_basis_says_that_deletions_are_missing() -> None:
     """With the sends reported as well, it is not taken for complete."""
     queue = failing([*delivered(300, consumers=2, silent=2, sends=True), *counted(300, 2)], 300).snapshots[-1].queues[0]

@@ -91,7 +91,8 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     if returned >= CAME_BACK_RATIO * failed:
         return False
     waiting = c.recent.change("failed", since) - returned - _gained_by_dead_letter_queue(c, since)
-    counts = [depth.unsettled for depth in c.summary.depths if depth.at >= c.now - COUNT_LAG_MS]
+    # A window that ran out makes its message visible, never delayed.
+    counts = [depth.visible + depth.in_flight for depth in c.summary.depths if depth.at >= c.now - COUNT_LAG_MS]
     return bool(counts) and waiting >= FEWEST_LEFT and max(counts) < CAME_BACK_RATIO * waiting
 
 
