@@ -78,6 +78,11 @@ class Window:
         first = bisect_left(self.times, at)
         return Window(self.at[first:], self.values[first:], self.times[first:])
 
+    def until(self, at: int) -> Window:
+        """Return the samples at `at` or earlier."""
+        end = self.last_before(at) + 1
+        return Window(self.at[:end], self.values[:end], self.times[:end])
+
     def last_before(self, at: int) -> int:
         """Return the index of the latest sample at `at` or earlier, -1 for none."""
         return bisect_right(self.times, at) - 1

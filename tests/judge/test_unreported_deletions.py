@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -55,6 +56,31 @@ def test_unreported_deletions_are_no_failures_in_a_delay_queue() -> None:
     polls = [event("queue_state", 1000 * at_s, attributes=counts) for at_s in range(0, 600, 30)]
     found = failing([*delivered(600, consumers=2, silent=2, sends=False), *polls], 600)
     assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+
+
+@pytest.mark.parametrize(
+    "polls_s",
+    [range(0, 301, 60), [*range(0, 301, 60), *range(480, 700, 60)], range(0, 700, 120)],
+    ids=["the collector dies", "it restarts", "it polls every two minutes"],
+)
+def test_what_counts_have_shown_of_deletions_holds_until_the_next_count(polls_s: Sequence[int]) -> None:
+    """A count is older than a minute and a half where no newer one comes."""
+    counts = {"visible": 0, "in_flight": 1, "delayed": 0, "visibility_timeout_s": 30}
+    polls = [event("queue_state", 1000 * at_s, attributes=counts) for at_s in polls_s]
+    found = failing([*delivered(700, consumers=2, silent=2, sends=False), *polls], 700)
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+
+
+@pytest.mark.parametrize("began_s", [0, 200], ids=["after deliveries that left", "before any window ended"])
+def test_failures_after_the_last_count_are_announced(began_s: int) -> None:
+    """They come back, or the last count says nothing about them: no window had ended when it was taken."""
+    events = [e for e in delivered(500, consumers=2, silent=2, sends=False) if e["at"] >= event("x", 1000 * began_s)["at"]]
+    for n in range(200, 500) if not began_s else ():
+        for count in (2, 3):
+            at = 1000 * n + (count - 1) * (WINDOW_MS + 1000)
+            events.append(event("received", at, receive_count=count, consumer="c1", message_id=f"m{n}"))
+    found = failing([*events, *counted(200, 0)], 500)
+    assert found.firing("QueueFailing")
 
 
 def test_the_basis_says_that_deletions_are_missing() -> None:

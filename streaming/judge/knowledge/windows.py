@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS
+from streaming.judge.knowledge.evidence import COUNT_LAG_MS, REPORTS_LAG_MS
 from streaming.judge.outcomes import ConsumerMark, consumer_marks
 from streaming.judge.window import Window
 
 if TYPE_CHECKING:
+    from streaming.core.state.queues import Depth
     from streaming.judge.context import Context
 
 CAME_BACK_RATIO = 0.5
@@ -26,6 +27,10 @@ FEWEST_FINISHED = 100
 """With a share of 3 % of the deletions lost, a hundred in a row arrive once in twenty times."""
 LONGEST_WINDOW_MS = 300_000
 """The samples of the last eleven minutes show deletions that are not reported only if windows are clearly shorter than that."""
+UNKNOWN_INTERVAL_MS = 180_000
+"""After a first count, the second is awaited for this long."""
+LONGEST_INTERVAL_MS = 600_000
+"""Counts that are further apart do not speak for the time between them."""
 
 
 def came_back(past: Window, since: int) -> int:
@@ -55,7 +60,8 @@ def failures_are_proved(c: Context, window_ms: int) -> bool:
     """Whether the deliveries of the last minutes that ended without a settlement count as failed.
 
     1. "Consumers that report deletions would have reported these." 2. "If the messages came back, the deliveries failed." 3. "If
-    the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported."
+    the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported." 4. "When
+    the counts end, what the last one showed of the windows that had ended before it still holds."
     """
     since = c.now - window_ms
     failed = c.recent.change("failed", since)
@@ -90,13 +96,32 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     returned = came_back(c.recent, since)
     if returned >= CAME_BACK_RATIO * failed:
         return False
-    waiting = c.recent.change("failed", since) - returned - _gained_by_dead_letter_queue(c, since)
+    depths = c.summary.depths
+    lately = [depth for depth in depths if depth.at >= c.now - _counted_within_ms(depths)]
+    if lately:
+        return _left_by(c, lately, c.recent, since)
+    # The counts have ended. They say nothing about the windows that end since.
+    return bool(depths) and _left_by(c, depths[-1:], c.past.until(depths[-1].at), depths[-1].at - (c.now - since))
+
+
+def _counted_within_ms(depths: list[Depth]) -> int:
+    """Return how old a count may be before the next one is overdue: not every collector polls each minute."""
+    if len(depths) < 2:
+        return UNKNOWN_INTERVAL_MS
+    return min(max(COUNT_LAG_MS, depths[-1].at - depths[-2].at + REPORTS_LAG_MS), LONGEST_INTERVAL_MS)
+
+
+def _left_by(c: Context, depths: list[Depth], past: Window, since: int) -> bool:
+    """Whether these counts are far below the messages whose windows ran out after `since`, in `past`, and did not come back."""
+    waiting = past.change("failed", since) - came_back(past, since) - _gained_by_dead_letter_queue(c, past, since)
     # A window that ran out makes its message visible, never delayed.
-    counts = [depth.visible + depth.in_flight for depth in c.summary.depths if depth.at >= c.now - COUNT_LAG_MS]
-    return bool(counts) and waiting >= FEWEST_LEFT and max(counts) < CAME_BACK_RATIO * waiting
+    return waiting >= FEWEST_LEFT and max(depth.visible + depth.in_flight for depth in depths) < CAME_BACK_RATIO * waiting
 
 
-def _gained_by_dead_letter_queue(c: Context, since: int) -> int:
+def _gained_by_dead_letter_queue(c: Context, past: Window, since: int) -> int:
     """Return by how much the dead-letter queue's count has grown: SQS reports no move, and a moved message has left the queue."""
     name = c.dead_letter_queue
-    return max(c.history.window(c.name.sibling(name)).change("counted_visible", since), 0) if name else 0
+    if not name:
+        return 0
+    until = int(past.at[-1]) if len(past) else since
+    return max(c.history.window(c.name.sibling(name)).until(until).change("counted_visible", since), 0)
