@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streaming.core.state.queues import TOTALS
@@ -15,8 +17,13 @@ MINUTE_MS = 60_000
 def test_deliveries_of_its_former_life_are_not_its_own(beside: int) -> None:
     """A message is dead-lettered after three deliveries, and comes back under its id an hour later."""
 
-    def received(at_ms: int, count: int, consumer: str) -> tuple[int, list[dict[str, object]]]:
-        about = {"message_id": "m", "receive_count": count, "consumer": consumer, "invisible_until": T0 + at_ms + 500}
+    def received(at_ms: int, count: int, consumer: str) -> tuple[int, list[dict[str, Any]]]:
+        about: dict[str, Any] = {
+            "message_id": "m",
+            "receive_count": count,
+            "consumer": consumer,
+            "invisible_until": T0 + at_ms + 500,
+        }
         return at_ms + 1_000, [event("received", at_ms, **about)]
 
     hour = 60 * MINUTE_MS
