@@ -183,7 +183,7 @@ WINDOW_TOO_SHORT = Entry(
         "In {short_window_s}, at least {short_window_ratio} of the deliveries, and at least {short_window_min_deliveries}, "
         "outlived their visibility window: the message was deleted after its window, deleted by a consumer that no longer held "
         "it, or deleted twice; or its deletion was refused because the window had ended, as SQS does for FIFO queues and "
-        "Cloudflare for pull consumers.",
+        "Cloudflare for pull consumers. While it fires, four fifths of the share and half of the number are enough.",
         "The queue's visibility timeout is known: from its collector or the configuration, or SQS's default is assumed. Workers "
         "of Cloudflare have none: a batch ends with its invocation.",
     ),

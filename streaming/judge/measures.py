@@ -77,11 +77,17 @@ def failing(ended: int, failed_ratio: float, limit_ratio: float, limits: Thresho
     return farthest_from_limit(Measured(failed_ratio, limit_ratio, "ratio"), Measured(ended, fewest, "count"))
 
 
-def outlived(outlived: int, deliveries: int, limits: Thresholds) -> Measured:
-    """WindowTooShort: share of the deliveries that outlived their visibility window, and how many did."""
+def outlived(
+    outlived: int, deliveries: int, limits: Thresholds, *, hysteresis: float = 1, count_hysteresis: float = 1
+) -> Measured:
+    """WindowTooShort: share of the deliveries that outlived their visibility window, and how many did.
+
+    `hysteresis`, `count_hysteresis`: the parts of the least share and number that are enough while the signal fires.
+    """
     ratio = outlived / deliveries if deliveries else 0.0
     return farthest_from_limit(
-        Measured(ratio, limits.short_window_ratio, "ratio"), Measured(outlived, limits.short_window_min_deliveries, "count")
+        Measured(ratio, limits.short_window_ratio * hysteresis, "ratio"),
+        Measured(outlived, limits.short_window_min_deliveries * count_hysteresis, "count"),
     )
 
 

@@ -341,9 +341,20 @@ def _outlived(c: Context) -> _Outlived | None:
 
 @condition("window_too_short")
 def outlived_since(c: Context) -> int | None:
-    """More deliveries than are tolerated outlive their window."""
+    """More deliveries than are tolerated outlive their window. While the signal fires, fewer are enough: see QueueFailing."""
     found = _outlived(c)
-    return c.now if found is not None and found.outlived > 0 and found.measured.reached else None
+    if found is None or found.outlived <= 0:
+        return None
+    reached = found.measured.reached
+    if not reached and c.firing_here("WindowTooShort"):
+        reached = measures.outlived(
+            found.outlived,
+            found.received,
+            c.thresholds,
+            hysteresis=measures.HYSTERESIS,
+            count_hysteresis=COUNT_HYSTERESIS,
+        ).reached
+    return c.now if reached else None
 
 
 def window_too_short(c: Context) -> Iterator[Finding | Near]:
