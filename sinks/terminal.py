@@ -65,7 +65,8 @@ def screen(published: Published | None, now_ms: int, *, url: str | None, width: 
     room = max(4, height - 8)
     queues = matching(published, QueueQuery())
     signals = min(len(firing), max(2, room // 2, room - len(queues)))
-    spare = room - signals - len(queues)
+    shown = len(queues) <= room - signals and len(firing) == signals
+    spare = height - 4 - len(queues) - signals if shown else 0
     return Group(
         where,
         _queue_table(queues[: room - signals], published, now_ms, width),

@@ -81,7 +81,8 @@ def test_a_sentence_has_a_second_line_if_the_height_allows() -> None:
         "critical DeadLetterExpiring 21 h 30 min Message",
         "         dead0000-aaaa-4bbb-8ccc-ddddeeeeffff of dead-letter queue orders-dlq i…",
     ]
-    assert [line.startswith(" ") for line in lines[7:]] == [False, True] * 3 + [False] * 6
+    assert len(lines) == 23
+    assert [line.startswith(" ") for line in lines[7:]] == [False, True] * 7 + [False] * 2
 
 
 def test_before_the_first_batch_and_without_a_signal() -> None:
