@@ -183,6 +183,8 @@ def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
     for depth in summary.depths[-2:]:
         if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):
             yield depth.at + REPORTS_LAG_MS
+    if e.visible_at:
+        yield e.visible_at + REPORTS_LAG_MS
     for claim in (e.tracked, e.ends, e.sends, e.rows):
         if claim.agreed_since and claim.agreed >= AGREEING_COUNTS:
             yield claim.agreed_since + AGREEMENT_MS

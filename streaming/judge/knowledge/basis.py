@@ -170,15 +170,15 @@ def basis_of(
     # 2. "Where nothing contradicts that everything is reported, it is."
     # Before the first delivery, sends and counts agree by chance as long as there are few.
     # Messages in flight, of which no delivery was ever reported, show consumers that do not report.
-    counted = e.counted_sum >= FEWEST_COUNTED and e.tracked.is_long(now) and not e.in_flight_sum
+    counted = e.counted_sum + e.visible_sum >= FEWEST_COUNTED and e.tracked.is_long(now) and not e.in_flight_sum
     # That nothing is received from a dead-letter queue is no sign that a consumer is missing: one count of its messages will do.
-    counted |= dead_letters and e.counted_sum > 0 and e.tracked.agreed > 0
+    counted |= dead_letters and e.counted_sum + e.visible_sum > 0 and e.tracked.agreed > 0
     demonstrated = seen.deliveries or counted
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
     holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
-    agree = demonstrated and (holds or not e.counted_at) and not (early and passed)
-    if not few_sends and seen.sends and seen.ends and not went_unseen and not left_out and (agree or not e.seen_at):
+    agree = demonstrated and (holds or not e.was_compared()) and not (early and passed)
+    if not few_sends and seen.sends and seen.ends and not went_unseen and not left_out and (agree or not e.has_counts()):
         return _agreement(seen, name, counts_fresh=counts_fresh)
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):

@@ -85,7 +85,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and counted > 0
-    low, high = _range(lately, "unsettled", tracked, into="sent", out="departed", counted=None if early else counted)
+    low, high = range_between(lately, "unsettled", tracked, into="sent", out="departed", counted=None if early else counted)
     tracked_late = past.value("unsettled", late[0])
     close = not early or is_near_tracked(
         max(EARLY_SLACK, 0.1 * high), counted, tracked, past.value("unsettled", after_count), tracked_late
@@ -165,7 +165,7 @@ def is_far_below(e: Evidence, depth: Depth, tracked: int, recent: Window) -> boo
     return tracked - recent.change("sent", depth.at) > EARLY_SLACK + 2 * depth.unsettled
 
 
-def _range(lately: Window, gauge: str, then: int, *, into: str, out: str, counted: int | None) -> tuple[int, int]:
+def range_between(lately: Window, gauge: str, then: int, *, into: str, out: str, counted: int | None) -> tuple[int, int]:
     """Return the least and the most a gauge can have been, from its samples and the arrivals and departures between them.
 
     `then`: what it was when the broker counted.
@@ -275,7 +275,7 @@ def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, latel
     The number in flight matches the tracked one (`in_flight`, at the count), no receive counts jump, and the backlog never falls
     by more than the reported ends.
     """
-    low, high = _range(lately, "tracked_in_flight", in_flight, into="received", out="received", counted=depth.in_flight)
+    low, high = range_between(lately, "tracked_in_flight", in_flight, into="received", out="received", counted=depth.in_flight)
     if not _within(depth.in_flight, low, high):
         return False
     if past.change("unseen_receives", depth.at - COUNT_LAG_MS) > 0:

@@ -143,6 +143,17 @@ class Evidence:
     """…and from whose backlog…"""
     standstill_if_complete_at: int = 0
     """…`standstill_at` follows if later counts show that they are; 0: they show that some are not reported."""
+    visible_at: int = 0
+    """A count of visible messages only, from a broker that does not report what is in flight, that is still to be compared:
+    its time…"""
+    visible_then: int = 0
+    """…and the number."""
+    visible_below: int = 0
+    """How many such counts in a row were below all that was tracked as visible around their time…"""
+    visible_above: int = 0
+    """…and how many were above all that was tracked, visible or not."""
+    visible_sum: float = 0.0
+    """Sum over the latest of them that agreed."""
     standstill_lags_ms: list[int] = field(default_factory=list)
     """How late all counts since then may be, because what was sent that much earlier is exactly what they grew by."""
     at_counts: list[list[int]] = field(default_factory=list)
@@ -150,7 +161,17 @@ class Evidence:
 
     def is_sure(self, now: int) -> bool:
         """Whether complete tracking is established beyond chance, or there are no counts to contradict it."""
+        if self.visible_below or self.visible_above:
+            return False
         return not self.seen_at or self.agrees_on_messages() or self.is_established(now)
+
+    def has_counts(self) -> bool:
+        """Whether there was a count of any kind, with the messages in flight or without."""
+        return self.seen_at > 0 or self.backlog_at > 0
+
+    def was_compared(self) -> bool:
+        """Whether any count was compared with what is tracked."""
+        return self.tracked.agreed_since > 0 or self.tracked.contradicted_at > 0
 
     def is_established(self, now: int) -> bool:
         """Whether the counts have agreed for long, one by one and in sum."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from streaming.core.reporting.report import AGE_SCOPES
-from streaming.core.state.queues import Depth
+from streaming.core.state.queues import NEVER, Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
 from streaming.judge.knowledge.basis import (
     COUNTS_FRESH_MS,
@@ -31,6 +31,7 @@ from streaming.judge.knowledge.compare import (
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
+from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
                 evidence.drop_sums()
             # Repeat this for the next count: an unchanged queue may not be judged again until it arrives.
             update_report_delay(evidence, c.now, last_activity_at)
+    if evidence.visible_at and evidence.visible_at <= c.now - REPORTS_LAG_MS:
+        compare_visible_count(evidence, c.recent, visible_is_known=_visible_is_known(c))
     reported_at, reported = summary.attributes.get("visible", (0, None))
     if isinstance(reported, int) and evidence.backlog_at < reported_at <= c.now and (latest is None or latest.at < reported_at):
         update_backlog(
@@ -105,6 +108,22 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
         )
         if reported > c.tracked:
             evidence.unreported_at = reported_at
+        if not evidence.visible_at:
+            # Where polls are more frequent than reports are prompt, some counts are left out.
+            evidence.visible_at, evidence.visible_then = reported_at, reported
+            if reported_at <= c.now - REPORTS_LAG_MS:
+                compare_visible_count(evidence, c.recent, visible_is_known=_visible_is_known(c))
+
+
+def _visible_is_known(c: Context) -> bool:
+    """Whether messages that are tracked as visible must be in a count of visible messages.
+
+    Where the visibility timeout is only assumed, a message that was received may be in work for longer. Cloudflare counts it all
+    the same.
+    """
+    if c.visibility_is_known or c.visibility_ms is None or c.name.system == "cloudflare_queues":
+        return True
+    return c.summary.numbers["oldest_received_visible"] >= NEVER
 
 
 def _oldest_at(c: Context, counted_at: int) -> int:

@@ -257,7 +257,8 @@ def _stalled_by_backlog(c: Context, active: int) -> int | None:
     e, numbers = c.memory.evidence, c.summary.numbers
     if not e.backlog_since or not active:
         return None
-    waits = numbers["visible"] > 0 and numbers["visible_since"] <= e.backlog_since
+    # Where the broker counts fewer than are tracked, what seems to wait was taken by consumers that do not report.
+    waits = numbers["visible"] > 0 and numbers["visible_since"] <= e.backlog_since and not e.visible_below
     if e.backlog <= e.backlog_first and not waits:
         return None
     slowest_ms = _usual_work_ms(c)
