@@ -70,7 +70,9 @@ def depth_of(
         tracked: dict[State, int] = {state: summary.numbers[state] for state in STATES}
         unsent = recent.change("touched_unsent", e.seen_at - COUNT_LAG_MS) > 0
         distrusted = unsent or doubtful or not e.is_established(e.counted_at)
-        if e.seen_at and "visible" in counts and (distrusted or e.counts_are_exact()):
+        # The latest count may be one without the messages in flight: it is not compared in this way.
+        whole = e.seen_at > 0 and e.seen_at >= e.backlog_at
+        if whole and "visible" in counts and (distrusted or e.counts_are_exact()):
             at_count = _tracked_at_count(e, sum(counts.values()), recent)
             return {state: max(counts.get(state, at_count[state]) + n - at_count[state], 0) for state, n in tracked.items()}
         return tracked

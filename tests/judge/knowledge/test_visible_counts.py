@@ -122,3 +122,12 @@ def test_a_message_in_work_for_longer_than_the_assumed_window_need_not_be_counte
     assert set(bases(seen(events, [ev("queue_state", at, attributes={"visible": 0}) for at in range(0, UNTIL_S, 30)]))) == {
         "messages"
     }
+
+
+def test_a_backlog_counted_after_a_count_of_zero_is_not_added_to_what_is_tracked() -> None:
+    """The first poll shows an empty queue, with nothing in flight, and the next ones a growing backlog without it."""
+    counted = polls(dies_s=30)
+    counted[0]["attributes"] = {"visible": 0, "in_flight": 0}
+    found = seen(messages(dies_s=30), counted)
+    snapshots = [snapshot.queues[0] for snapshot in found.snapshots if snapshot.at_ms >= T0 + 60_000]
+    assert [queue.visible for queue in snapshots] == [queue.tracked_states["visible"] for queue in snapshots]
