@@ -156,6 +156,7 @@ def _moments(c: Context) -> Iterator[int]:
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + WINDOW_MS // 2
         yield summary.last_settled_at + WINDOW_MS + 1
+        yield e.backlog_since + WINDOW_MS
     for depth in summary.depths[-2:]:
         if c.basis != "messages":
             # Only lower bounds depend on it.

@@ -130,7 +130,7 @@ def _counts_status(c: Context) -> QueueStatus:
 
 def _may_stand(c: Context) -> bool:
     """Whether only a backlog is counted (Cloudflare), and nothing has shown for the whole window that consumers take from it."""
-    if c.basis != "counts" or c.is_dead_letter_queue or c.paused:
+    if c.basis not in ("counts", "producers", "partial") or c.is_dead_letter_queue or c.paused:
         return False
     e = c.memory.evidence
     return e.backlog_since > 0 and c.now - e.backlog_since >= WINDOW_MS

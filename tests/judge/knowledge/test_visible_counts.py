@@ -131,3 +131,10 @@ def test_a_backlog_counted_after_a_count_of_zero_is_not_added_to_what_is_tracked
     found = seen(messages(dies_s=30), counted)
     snapshots = [snapshot.queues[0] for snapshot in found.snapshots if snapshot.at_ms >= T0 + 60_000]
     assert [queue.visible for queue in snapshots] == [queue.tracked_states["visible"] for queue in snapshots]
+
+
+def test_a_backlog_that_stands_is_not_ok_where_only_sends_are_reported() -> None:
+    """The backlog grows slower than the sends, and never falls: consumers may be gone."""
+    standing = [ev("queue_state", at, attributes={"visible": 2 + at // 30}, system=CF) for at in range(0, UNTIL_S, 30)]
+    queue = seen(messages(received=False), standing).snapshots[-1].queues[0]
+    assert (queue.basis, queue.status) == ("producers", "unknown")
