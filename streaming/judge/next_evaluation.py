@@ -155,6 +155,7 @@ def _moments(c: Context) -> Iterator[int]:
         # The status by the counts of the last minutes: see `queue_status`.
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + WINDOW_MS // 2
+        yield max(summary.last_received_at, summary.last_settled_at) + WINDOW_MS + 1
         yield summary.last_settled_at + WINDOW_MS + 1
         yield e.backlog_since + WINDOW_MS
     for depth in summary.depths[-2:]:

@@ -111,7 +111,8 @@ def _counts_status(c: Context) -> QueueStatus:
     """Return the same from the broker's counts, where messages cannot show it."""
     counts = [depth for depth in c.summary.depths if depth.at >= c.now - WINDOW_MS]
     if c.summary.messages_seen and "visible" not in c.summary.attributes:
-        return _messages_status(c)
+        found = _messages_status(c)
+        return "unknown" if found == "ok" and _is_quiet(c) else found
     since = stalled_since(c)
     if since is not None and is_long_stalled(c, since):
         return "stopped" if c.summary.last_received_at < since else "stalled"
@@ -134,6 +135,13 @@ def _may_stand(c: Context) -> bool:
         return False
     e = c.memory.evidence
     return e.backlog_since > 0 and c.now - e.backlog_since >= WINDOW_MS
+
+
+def _is_quiet(c: Context) -> bool:
+    """Whether nothing was received or settled for the whole window: without counts and sends, messages may wait unseen."""
+    if c.is_dead_letter_queue or c.paused:
+        return False
+    return c.now - max(c.summary.last_received_at, c.summary.last_settled_at) > WINDOW_MS
 
 
 def _window(c: Context) -> Window:
