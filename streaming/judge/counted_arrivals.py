@@ -13,6 +13,8 @@ from streaming.core.reporting.report import Arrival
 from streaming.core.state.queues import Depth
 
 COUNT_ERROR_RATIO = 0.06
+MOST_EXACT = 16
+"""Up to this many messages, counts are taken to be exact: a rise by one is an arrival."""
 COUNT_LAG_MS = 90_000
 """A count shows all that had arrived this long before it."""
 GRACE_MS = 120_000
@@ -46,6 +48,12 @@ class CountedArrivals:
     """The time of the latest count that rose."""
     before: int = 0
     """Messages that were in the queue before any count, and may still be."""
+    base: int = 0
+    """The depth before the first rise of the current announcement, or what it has fallen to since."""
+    fell_at: int = 0
+    """The time of a count below `depth` that no second one has confirmed yet, 0 for none…"""
+    fell_to: int = 0
+    """…and that count."""
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
 
@@ -84,28 +92,44 @@ class CountedArrivals:
         if self.depth < 0:
             self.depth, self.before = counted, max(counted - self.arrived, 0)
         self.before = min(self.before, counted)
-        slack = int(COUNT_ERROR_RATIO * max(counted, self.depth))
+        slack = _slack(max(counted, self.depth))
         rise = counted - self.depth
         if rise > slack:
+            if not self.unexplained and not self.shown:
+                self.base = self.depth
             more = max(rise - self.uncounted, 0)
             self.uncounted -= rise - more
             if more and not self.unexplained:
                 self.since = now
             self.unexplained += more
             self.depth, self.rose_at = counted, depth.at
-        elif -rise > slack:
-            self.depth = counted
-            self.announced = min(self.announced, counted)
-        if depth.at >= self.uncounted_at + COUNT_LAG_MS:
+        if -rise > slack:
+            self._fall(depth.at, counted)
+        else:
+            self.fell_at = 0
+        if depth.at >= self.uncounted_at + COUNT_LAG_MS and not self.fell_at:
             # This count shows all of them: those beyond the rise that may be hidden in its error have left the queue again.
             self.uncounted = min(self.uncounted, max(counted - self.depth, 0) + slack)
+
+    def _fall(self, at: int, counted: int) -> None:
+        """Apply a count clearly below the depth. A single one may be stale, and the next one's return to the depth no arrival."""
+        if not self.fell_at:
+            self.fell_at, self.fell_to = at, counted
+        elif at > self.fell_at:
+            self.depth, self.fell_at = max(counted, self.fell_to), 0
+            self.announced, self.base = min(self.announced, self.depth), min(self.base, self.depth)
 
     def announce(self, now: int, quiet_ms: int) -> int:
         """Return how many arrivals are announced from counts now, 0 for none."""
         if self.unexplained and now - self.since >= GRACE_MS:
             self.announced += self.unexplained
-            self.shown, self.at = self.shown + self.unexplained, now
+            self.shown, self.at = min(self.shown + self.unexplained, max(self.depth - self.base, self.unexplained)), now
             self.unexplained = 0
         if not self.shown or now - self.at >= quiet_ms:
             self.shown = 0
         return self.shown
+
+
+def _slack(counted: int) -> int:
+    """Return by how much two counts of the same messages may differ: one may be too low and the other too high."""
+    return int(2 * COUNT_ERROR_RATIO * counted) + 1 if counted > MOST_EXACT else 0

@@ -24,7 +24,7 @@ from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIE
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
 from streaming.judge.lasting import TIMED, condition_is_lasting, is_lasting
-from streaming.judge.rules.messages import expires_by
+from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.queues import expected_ms, stalled_since
 from streaming.judge.rules.silent import is_overdue, last_change, silent_from
 from streaming.judge.rules.status import WINDOW_MS
@@ -73,7 +73,8 @@ def is_steady(c: Context) -> bool:
     The evidence of a skipped count is caught up on at the next evaluation; the state keeps the counts until then.
     """
     e, depth = c.memory.evidence, c.summary.depths[-1] if c.summary.depths else None
-    if depth is None:
+    if depth is None or counted_arrivals(c).fell_at:
+        # An equal count confirms that a dead-letter queue's depth fell.
         return False
     if c.basis == "counts":
         return depth.unsettled == 0 and not c.summary.messages_seen

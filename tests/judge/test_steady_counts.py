@@ -112,3 +112,16 @@ def test_a_stall_after_a_quiet_time_is_reported_as_if_every_count_had_been_judge
     assert seldom.changes_seen() == always.changes_seen()
     assert [list(s.queues) for s in seldom.snapshots] == [list(s.queues) for s in always.snapshots]
     assert seldom.firing("QueueStalled")
+
+
+def test_an_equal_count_confirms_that_a_dead_letter_queue_was_emptied() -> None:
+    """One count of zero may be stale. After two of them, what comes has arrived."""
+    named = [event("queue_state", 0, "orders", attributes={"dead_letter_queue": "dead"})]
+    depths = [*[3] * 12, 0, 0, 2, 2, 2, 2]
+    polls = [
+        event("queue_state", n * MINUTE_MS, "dead", attributes={"visible": v, "in_flight": 0, "delayed": 0})
+        for n, v in enumerate(depths)
+    ]
+    found = judged(in_steps([*named, *polls], EVERY_S, 18 * 60))
+    (fired,) = found.firing("DeadLetterArrived")
+    assert fired.evidence["at_least"] == 2
