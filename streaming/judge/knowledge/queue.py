@@ -64,9 +64,9 @@ def depth_of(
 
     It is the latest count plus the tracked changes since then until the counts have agreed for a while, when messages start to
     arrive without reported sends, when some may have been received unseen (`doubtful`), and where the counts are exact. Where
-    only a part is reported and there are no counts, nothing is known: what is not reported may wait.
+    there are no counts, it is what is tracked.
     """
-    if reason.basis == "messages":
+    if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
         tracked: dict[State, int] = {state: summary.numbers[state] for state in STATES}
         unsent = recent.change("touched_unsent", e.seen_at - COUNT_LAG_MS) > 0
         distrusted = unsent or doubtful or not e.is_established(e.counted_at)

@@ -87,7 +87,7 @@ def eased_since(c: Context) -> int | None:
     lag = _forecast(c)
     if lag is not None:
         return c.now if lag.eased else None
-    waiting = c.knowledge.depth.get("visible", c.summary.numbers["visible"]) > 0
+    waiting = c.knowledge.depth.get("visible", 0) > 0
     return c.now if c.basis != "messages" and waiting and not is_failing(c) else None
 
 
