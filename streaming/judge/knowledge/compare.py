@@ -60,6 +60,8 @@ MOST_REMEMBERED = 20
 """Counts that wait to be compared: one arrives every few seconds at most, except while the job catches up."""
 EARLY_SLACK = 5
 """Before there is a minute of samples, counts may differ by this many messages from what is tracked."""
+NONE_EXPIRES_MS = 3_600_000
+"""Messages that leave within this time of a sign of life were received, and have not reached the end of their retention."""
 FROZEN_FALL_RATIO = 0.1
 """A backlog that falls by less than this may only show the error of the counts."""
 
@@ -311,7 +313,8 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
     fell = depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most
     if depth.visible and not depth.in_flight and not fell and active_at <= previous:
-        e.frozen_since = e.frozen_since or depth.at
+        if not e.frozen_since:
+            e.frozen_since, e.frozen_first = depth.at, depth.unsettled
         e.frozen_counts += 1
         e.frozen_most = max(e.frozen_most, depth.unsettled)
         larger = depth.unsettled > (1 + FROZEN_FALL_RATIO) * e.alive_most + 1
@@ -319,7 +322,11 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now
             e.frozen_sure_at = depth.at
         return
     # Messages in flight show a consumer at the count, a fall one since the previous count.
-    since = depth.at if depth.in_flight else previous
+    _end_standstill(e, depth, depth.at if depth.in_flight else previous, active_at)
+
+
+def _end_standstill(e: Evidence, depth: Depth, since: int, active_at: int) -> None:
+    """Record that a count shows a consumer, who worked at `since` or after it."""
     e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
     e.standstill_at = e.standstill_counted_at = e.standstill_counted = e.standstill_if_complete_at = 0
@@ -328,13 +335,35 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now
     e.alive_most = max(ALIVE_FADES * e.alive_most, depth.unsettled)
 
 
+def _grew_by_less_than_sent(e: Evidence, depth: Depth, past: Window) -> bool:
+    """Whether messages have left since the first count of a standstill: more were sent than it has grown by since.
+
+    What is reported to be sent is a minimum of what came. A count may be a minute and a half old, and each of the two off by some
+    per cent. Long after the last sign of life messages may leave because they expire; delayed ones that are not counted do not
+    show in the growth.
+    """
+    first, until = e.frozen_since, depth.at - COUNT_LAG_MS
+    if not first or depth.delayed < 0 or until <= first + REPORTS_LAG_MS or depth.at - (e.life_at or first) > NONE_EXPIRES_MS:
+        return False
+    sent = past.change("sent", first + REPORTS_LAG_MS) - past.change("sent", until)
+    slack = 2 * COUNT_ERROR_RATIO * max(depth.unsettled, e.frozen_first) + 1
+    return sent > depth.unsettled - e.frozen_first + slack
+
+
 def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     """Conclude from the first count that is certainly about a standstill when the oldest message was sent, at the latest.
+
+    If messages leave, it is none.
 
     A count may be old: that nothing has left since it was true is certain only when it is later than the standstill by its lag.
     The sends must be reported. What was received shows it; where only producers report, so does a backlog that goes on to grow by
     what they send.
     """
+    if _grew_by_less_than_sent(e, depth, past):
+        _end_standstill(e, depth, depth.at - COUNT_LAG_MS, 0)
+        # The growth is compared with the sends from this count on.
+        e.frozen_since, e.frozen_first, e.frozen_counts = depth.at, depth.unsettled, 1
+        return
     since = e.sends.agreed_since
     if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not since:
         return

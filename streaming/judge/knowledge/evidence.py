@@ -143,6 +143,8 @@ class Evidence:
     """…and from whose backlog…"""
     standstill_if_complete_at: int = 0
     """…`standstill_at` follows if later counts show that they are; 0: they show that some are not reported."""
+    frozen_first: int = 0
+    """The backlog counted at `frozen_since`."""
     visible_at: int = 0
     """A count of visible messages only, from a broker that does not report what is in flight, that is still to be compared:
     its time…"""

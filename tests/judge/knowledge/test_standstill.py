@@ -177,3 +177,40 @@ def test_counts_in_step_with_regular_traffic_find_another_message_each_time() ->
     ages_ms = [s.at_ms - since for s in found.snapshots for since in s.queues[0].oldest_ms.values() if since is not None]
     assert max(ages_ms, default=0) <= 31_000
     assert not [c for c in found.changes if c.finding.key.signal == "QueueStalled"]
+
+
+@pytest.mark.parametrize(
+    ("why", "sent", "grown", "delayed", "leaves"),
+    [
+        ("as many were sent as are there more", 120, 120, 0, False),
+        ("none were sent", 0, 0, 0, False),
+        ("the difference is within the counts' error", 120, 105, 0, False),
+        ("many were sent, and no more are there", 120, 0, 0, True),
+        ("those sent may be delayed, which is not counted", 120, 0, -1, False),
+    ],
+)
+def test_a_backlog_that_grows_by_less_than_was_sent_is_no_standstill(
+    why: str, sent: int, grown: int, delayed: int, leaves: bool
+) -> None:
+    """Polls in step with consumers on a schedule show the same backlog each time: what was sent in between has left."""
+    first, last = 100_000, 400_000
+    e = Evidence(life_at=90_000)
+    update_consumer_activity(e, [], Depth(first, 100, 0, delayed), first, active_at=0)
+    past = samples(received=0, until=last + 10_000)
+    past.values[:, COLUMN["sent"]] = np.clip((past.at - first - 20_000) * sent // 120_000, 0, sent)
+    update_standstill(e, Depth(last, 100 + grown, 0, delayed), past)
+    assert (e.life_at > first) is leaves, why
+    assert (e.frozen_since > first) is leaves, why
+    later = Evidence(life_at=90_000, frozen_since=first + 4_000_000, frozen_first=100)
+    shifted = Window(past.at + 4_000_000, past.values)
+    update_standstill(later, Depth(last + 4_000_000, 100 + grown, 0, delayed), shifted)
+    assert later.life_at == 90_000, "an hour after the last sign of life, messages may leave because they expire"
+
+
+def test_consumers_on_a_schedule_in_step_with_the_polls_do_not_stall() -> None:
+    """They empty the queue each minute, half a minute before it is polled; only producers report."""
+    events = [ev("sent", n / 2, message_id=f"m{n}") for n in range(2 * 900)]
+    counts = {"visible": 15, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+    events += [ev("queue_state", at, attributes=counts) for at in range(0, 901, 60)]
+    found = judged(in_steps(sorted(events, key=lambda one: int(one["at"])), 10, 900))
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueStalled"]
