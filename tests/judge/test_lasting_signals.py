@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from streaming.judge import judge as module
-from streaming.judge.context import Context
-from streaming.judge.evaluation import Evaluation, evaluate
 from streaming.judge.lasting import is_lasting
 from streaming.judge.signals import SignalKey, SignalName
 from tests.core.driving import T0, event
@@ -44,19 +42,6 @@ def load(*others: dict[str, Any]) -> list[Step]:
         events += [polled("well", minute, **WELL), polled("unsafe", minute, **UNSAFE)]
         events += [polled("relayed", minute, **WELL, findings=RELAYED)]
     return in_steps(sorted([*events, *others], key=lambda e: e["at"]), EVERY_S, UNTIL_S)
-
-
-@pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """When queues were judged, in milliseconds after T0, and which."""
-    found: list[tuple[int, str]] = []
-
-    def seen(c: Context, *concluded: Any) -> Evaluation:
-        found.append((c.now - T0, c.name.queue))
-        return evaluate(c, *concluded)
-
-    monkeypatch.setattr(module, "evaluate", seen)
-    return found
 
 
 def rules(said: Judged) -> list[list[str]]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streaming.judge import evaluation_schedule
-from streaming.judge import judge as module
-from streaming.judge.context import Context
-from streaming.judge.evaluation import Evaluation, evaluate
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 
@@ -47,20 +43,12 @@ def load() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """Return when queues were judged, in milliseconds after T0, and which."""
-    found: list[tuple[int, str]] = []
-
-    def seen(c: Context, *concluded: Any) -> Evaluation:
-        found.append((c.now - T0, c.name.queue))
-        return evaluate(c, *concluded)
-
-    made: Callable[..., Evaluation] = seen
-    monkeypatch.setattr(module, "evaluate", made)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few queues are refreshed in one step."""
     monkeypatch.setattr(evaluation_schedule, "REFRESHED_AT_ONCE", AT_ONCE)
-    return found
 
 
+@pytest.mark.usefixtures("few_at_once")
 def test_new_counts_are_compared_some_queues_at_a_time(evaluated: list[tuple[int, str]]) -> None:
     """In the second after they arrived, only so many are judged; a few steps later, all of them."""
     judged(in_steps(load(), 1, 3 * 60))
@@ -70,6 +58,7 @@ def test_new_counts_are_compared_some_queues_at_a_time(evaluated: list[tuple[int
     assert {queue for at, queue in evaluated if at in counted_at} == set(QUEUES)
 
 
+@pytest.mark.usefixtures("few_at_once")
 def test_a_queue_with_an_event_or_another_count_is_judged_at_once(evaluated: list[tuple[int, str]]) -> None:
     """While others wait for their turn."""
     before = [e for e in load() if e["at"] <= T0 + 2 * MINUTE_MS + 1_000]

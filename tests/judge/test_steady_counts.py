@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from streaming.judge import judge as module
-from streaming.judge.context import Context
-from streaming.judge.evaluation import Evaluation, evaluate
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 
@@ -36,45 +32,31 @@ ONLY_COUNTED = [counted(minute) for minute in range(40)]
 ALL_REPORTED = [*ONLY_COUNTED, *(one for minute in range(20) for one in worked(minute))]
 
 
-@pytest.fixture
-def evaluated_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return when a queue was judged, in milliseconds after T0."""
-    times: list[int] = []
-
-    def seen(c: Context, *concluded: Any) -> Evaluation:
-        times.append(c.now - T0)
-        return evaluate(c, *concluded)
-
-    made: Callable[..., Evaluation] = seen
-    monkeypatch.setattr(module, "evaluate", made)
-    return times
-
-
 @pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
-def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]], evaluated_at: list[int]) -> None:
+def test_a_quiet_queue_is_judged_every_other_minute(events: list[dict[str, Any]], evaluated: list[tuple[int, str]]) -> None:
     """Its counts come every minute, and steps every ten seconds."""
     judged(in_steps(events, EVERY_S, 40 * 60))
-    quiet = [at for at in evaluated_at if at > 32 * MINUTE_MS]
+    quiet = [at for at, _ in evaluated if at > 32 * MINUTE_MS]
     assert len(quiet) <= 8, "twice each time: when a count comes, and once what was reported of its time has arrived"
     assert quiet, "the counts are taken in before they are forgotten"
 
 
-def test_a_queue_of_few_messages_is_judged_when_one_comes_and_hardly_in_between(evaluated_at: list[int]) -> None:
+def test_a_queue_of_few_messages_is_judged_when_one_comes_and_hardly_in_between(evaluated: list[tuple[int, str]]) -> None:
     """A message every four minutes, in steps of ten seconds: two evaluations with its events, and two later ones."""
     events = [*(counted(minute) for minute in range(60)), *(e for minute in range(0, 60, 4) for e in worked(minute))]
     judged(in_steps(events, EVERY_S, 60 * 60))
-    assert len([at for at in evaluated_at if at > 40 * MINUTE_MS]) <= 20, "of 120 steps, with five messages"
+    assert len([at for at, _ in evaluated if at > 40 * MINUTE_MS]) <= 20, "of 120 steps, with five messages"
 
 
-def test_a_backlog_known_by_counts_is_judged_every_five_to_ten_seconds(evaluated_at: list[int]) -> None:
+def test_a_backlog_known_by_counts_is_judged_every_five_to_ten_seconds(evaluated: list[tuple[int, str]]) -> None:
     """In steps of a second, its bounds are as old as the samples; its status is not."""
     backlog = [counted(minute, visible=500 + minute % 3, in_flight=5) for minute in range(12)]
     judged(in_steps(backlog, 1, 12 * 60))
-    late = [at for at in evaluated_at if at > 6 * MINUTE_MS]
+    late = [at for at, _ in evaluated if at > 6 * MINUTE_MS]
     assert 36 <= len(late) <= 120, "of 360 steps"
 
 
-def test_a_new_queue_with_little_traffic_is_not_judged_in_every_step(evaluated_at: list[int]) -> None:
+def test_a_new_queue_with_little_traffic_is_not_judged_in_every_step(evaluated: list[tuple[int, str]]) -> None:
     """Until its counts have agreed for five minutes, messages may have been passed over; here there are too few for that."""
     events = [*(event("sent", 100 * n, message_id=f"m{n}") for n in range(3)), *(counted(n, visible=3) for n in range(5))]
     for n in range(2):
@@ -82,7 +64,7 @@ def test_a_new_queue_with_little_traffic_is_not_judged_in_every_step(evaluated_a
         events += [event("received", at, message_id=f"m{n}", receive_count=1), event("deleted", at + 100, message_id=f"m{n}")]
         events.append(event("sent", at + 200, message_id=f"m{n + 3}"))
     judged(in_steps(sorted(events, key=lambda e: e["at"]), 1, 145))
-    assert len([at for at in evaluated_at if at > MINUTE_MS]) <= 20, "of 85 steps"
+    assert len([at for at, _ in evaluated if at > MINUTE_MS]) <= 20, "of 85 steps"
 
 
 @pytest.mark.parametrize(
@@ -91,10 +73,12 @@ def test_a_new_queue_with_little_traffic_is_not_judged_in_every_step(evaluated_a
     ids=["another count", "another setting", "a message"],
 )
 @pytest.mark.parametrize("events", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
-def test_what_is_new_is_judged_in_its_step(events: list[dict[str, Any]], other: dict[str, Any], evaluated_at: list[int]) -> None:
+def test_what_is_new_is_judged_in_its_step(
+    events: list[dict[str, Any]], other: dict[str, Any], evaluated: list[tuple[int, str]]
+) -> None:
     """However long nothing had happened."""
     judged(in_steps([*(e for e in events if e["at"] < T0 + 36 * MINUTE_MS), other], EVERY_S, 36 * 60))
-    assert evaluated_at[-1] == 36 * MINUTE_MS
+    assert evaluated[-1][0] == 36 * MINUTE_MS
 
 
 @pytest.mark.parametrize("before", [ONLY_COUNTED, ALL_REPORTED], ids=["counts alone", "all reported"])
