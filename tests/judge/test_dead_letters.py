@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streaming.core.settings import Settings
-from tests.core.driving import event
-from tests.judge.driving import Judged, Step, judged
+from tests.core.driving import T0, event
+from tests.judge.driving import Judged, Step, in_steps, judged
 
 DEAD: dict[str, Any] = {"message_id": "m", "to_queue": "dead"}
 BACK: dict[str, Any] = {"message_id": "m", "to_queue": "orders", "new_message_id": "m"}
@@ -183,3 +183,17 @@ def test_more_dead_letters_may_be_gone_than_are_listed() -> None:
     (fired,) = [c for c in found if c.finding.key.signal == "DeadLetterExpiring" and c.status == "firing"]
     assert (fired.at_ms - event("x", 0)["at"]) // HOUR_MS == 74
     assert fired.finding.evidence["may_be_gone"] == 100
+
+
+def test_nobody_is_told_to_instrument_the_producers_of_a_dead_letter_queue() -> None:
+    """The broker moves messages there, and reports no move. Of another queue the producers are missing."""
+    queues = {}
+    for queue, attributes in (("orders", {}), ("d", {"is_dead_letter_queue": True})):
+        events = [event("queue_state", 0, queue, attributes=attributes)] if attributes else []
+        for n in range(1, 40):
+            about = {"message_id": f"m{n}", "consumer": "c"}
+            received = event("received", 5_000 * n, queue, receive_count=1, sent_at=T0 + 5_000 * n - 1_000, **about)
+            events += [received, event("deleted", 5_000 * n + 500, queue, **about)]
+        [queues[queue]] = judged(in_steps(events, 10, 240)).snapshots[-1].queues
+    assert {view.basis for view in queues.values()} == {"consumers"}
+    assert (queues["orders"].next_step, queues["d"].next_step) == ("instrument its producers", "")
