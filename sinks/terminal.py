@@ -30,6 +30,7 @@ _INDENT = 9
 """The width of a signal's severity, below which the sentence continues."""
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _STATUS_STYLE = {
+    "critical": "bold red",
     "ok": "green",
     "lagging": "yellow",
     "failing": "bold red",
@@ -154,7 +155,7 @@ def _queue_table(queues: Sequence[QueueView], published: Published, now_ms: int,
         rows.append(
             (
                 Text(printable(queue.queue), style=style),
-                Text(queue.status, style=_STATUS_STYLE[queue.status]),
+                Text(status := published.shown_status(queue), style=_STATUS_STYLE[status]),
                 Text(_number(queue.visible)),
                 Text(_number(queue.in_flight)),
                 Text(_age(queue.oldest_ms.get("all"), now_ms)),

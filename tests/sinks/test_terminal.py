@@ -49,6 +49,7 @@ def test_queues_and_signals_with_one_line_each() -> None:
     assert lines[0] == "queuewatch  http://127.0.0.1:9400"
     rows = [line.split() for line in lines]
     assert ["orders", "lagging", "184", "12", "2", "min", "41", "s", "1", "min", "36", "s", "5", "2"] in rows
+    assert {(row[0], row[1]) for row in rows if len(row) > 1} >= {("payments.fifo", "critical"), ("invoice-mail", "stopped")}
     assert lines[1].endswith("Oldest  Oldest visible  Most receives  Signals")
     assert any("critical GroupStuck 6 min 52 s Group customer-4711 of payments.fifo has not moved" in line for line in lines)
 
