@@ -208,6 +208,9 @@ class PullConsumer:
 
     def _post(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         token = self._token or os.environ.get(TOKEN_VARIABLE, "")
+        if not (token.isascii() and token.isprintable()):
+            # The error of http.client would show it.
+            raise PullError(f"{action}: the token contains characters that are not allowed in a header, such as a line break")
         request = urllib.request.Request(  # noqa: S310 -- the address is the application's own setting
             f"{self._url}/{action}",
             data=json.dumps(body).encode(),

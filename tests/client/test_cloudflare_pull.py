@@ -205,6 +205,15 @@ def test_a_redirect_is_an_error_and_takes_the_token_nowhere(status: int) -> None
     assert other.strays == []
 
 
+@pytest.mark.parametrize("token", ["hush\n", "hüsh"])
+def test_a_token_that_no_header_may_have_is_not_shown(token: str) -> None:
+    """A secret read from a file often ends with a line break, and a traceback shows every error before the last."""
+    with serving(Broker()) as other, pytest.raises(PullError, match="pull: the token contains characters") as caught:
+        PullConsumer("a", "0123", queue="orders", to=Kept(), token=token, base_url=other.url).pull()
+    assert caught.value.__cause__ is None
+    assert other.requests == []
+
+
 def test_an_unreachable_api_is_an_error() -> None:
     """The error has no status."""
     with _consumer(Broker()) as (_, consumer, _kept):
