@@ -51,7 +51,7 @@ class Context:
     merged: Merged
     now: int
     settings: Settings
-    firing: dict[SignalKey, Finding]
+    firing: Mapping[SignalKey, Finding]
     """Signals of this queue that fired after the last evaluation."""
     recent: Window
     """The last eleven minutes, including the present."""

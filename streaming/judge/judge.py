@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from streaming.core.clock import record_future_events
-from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
+from streaming.core.reporting.merge import LOADED_TOGETHER, Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
+from streaming.judge.firing import NO_QUEUE
 from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.lasting import is_lasting
 from streaming.judge.measured import Measured, Near
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.queue_memory import QueueMemory
@@ -27,7 +26,7 @@ from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.rules.table import RULES
 from streaming.judge.samples import sample_table
-from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName, SignalStatus
+from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus, Snapshot
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
@@ -48,14 +47,12 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     places = np.flatnonzero(present)
     newest_at, delay_ms = _reading(memory, merged, now)
     memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
-    fired = _by_queue(memory.firing)
-    changing = [name for name, firing in fired.items() if not all(map(is_lasting, firing))]
-    due = _due(memory, merged, changing, present, now) & present
+    due = _due(memory, merged, present, now) & present
     evaluated = np.flatnonzero(due)
     flows = _flows(memory, merged, evaluated, present, now)
-    findings = {finding.key: finding for finding in watcher}
-    found, making = _evaluate(memory, merged, fired, evaluated.tolist(), flows, now, settings)
-    findings |= found | _going_on(memory.firing, queues, present & ~due)
+    found, making = _evaluate(memory, merged, evaluated.tolist(), flows, now, settings)
+    # What fires about the other queues goes on: only reports end it, and it explains nothing and is not explained.
+    findings = {finding.key: finding for finding in watcher} | found
     vanished = np.flatnonzero(~present).tolist()
     memory.queues.forget(queues.names[place] for place in vanished)
     for place in vanished:
@@ -64,8 +61,9 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     # What is left of a failure drains before it is announced individually.
     failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
     recovered = memory.queues.failed_since(now - FOLDED_AFTER_MS - int(settings.defaults.dead_letter_quiet_s * 1000))
-    findings = fold_explained(findings, merged, failed_lately, making, memory.firing, recovered, settings)
-    changes, firing = _changes(memory.firing, fold_held(findings), now)
+    findings = fold_explained(findings, merged, failed_lately, making, memory.firing.findings, recovered, settings)
+    judged = (queues.names[place] for place in (*evaluated.tolist(), *vanished))
+    changes = memory.firing.update((NO_QUEUE, *judged, *memory.firing.forgotten(queues)), fold_held(findings), now)
     folded_now = schedule.folded(places)
     folded = {what: memory.folded.get(what, 0) + max(0, n - memory.folded_now.get(what, 0)) for what, n in folded_now.items()}
     views = Views(
@@ -79,14 +77,14 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     snapshot = Snapshot(
         at_ms=now,
         queues=views,
-        firing=tuple(firing.values()),
+        firing=tuple(memory.firing),
         events_total=dict(merged.events_total),
         invalid_total=dict(merged.invalid_total),
         collectors=dict(merged.collectors),
         folded=folded,
-        aggregated_queues=AggregatedQueues(queues, views, firing.values(), settings) if settings.folds else (),
+        aggregated_queues=AggregatedQueues(queues, views, memory.firing, settings) if settings.folds else (),
     )
-    memory = replace(memory, firing=firing, folded=folded, folded_now=folded_now, clock=clock)
+    memory = replace(memory, folded=folded, folded_now=folded_now, clock=clock)
     return replace(memory, at=now, newest_event_at=newest_at, delay_ms=delay_ms), snapshot, changes
 
 
@@ -100,13 +98,10 @@ def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
     return merged.high_water, max(0, now - merged.high_water)
 
 
-def _due(memory: JudgeMemory, merged: Merged, changing: Iterable[QueueName], present: Bools, now: int) -> Bools:
-    """Return which queues to judge: those with new data or due by time, and those that something fires or may change for.
-
-    `changing`: queues with a signal that may change in every step.
-    """
+def _due(memory: JudgeMemory, merged: Merged, present: Bools, now: int) -> Bools:
+    """Return which queues to judge: those with new data or due by time, and those that something fires or may change for."""
     queues = merged.queues
-    due = memory.schedule.due(queues, (*changing, *(arrival.queue for arrival in merged.arrivals)), now)
+    due = memory.schedule.due(queues, (*memory.firing.changing(), *(arrival.queue for arrival in merged.arrivals)), now)
     due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
     due |= _flows_otherwise(memory, present, due, now)
     return due
@@ -115,7 +110,6 @@ def _due(memory: JudgeMemory, merged: Merged, changing: Iterable[QueueName], pre
 def _evaluate(
     memory: JudgeMemory,
     merged: Merged,
-    fired: dict[QueueName, dict[SignalKey, Finding]],
     places: Sequence[int],
     flows: Mapping[int, QueueStatus | None],
     now: int,
@@ -145,7 +139,7 @@ def _evaluate(
                 merged=merged,
                 now=now,
                 settings=settings,
-                firing=fired.get(name, {}),
+                firing=memory.firing.of(name),
                 recent=history.recent(name),
                 history=history,
                 arrivals=tuple(arrivals.get(name, ())),
@@ -168,12 +162,6 @@ def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Me
     concluded = _apply_rules(c)
     remember(c)
     return concluded
-
-
-def _going_on(firing: Mapping[SignalKey, Finding], queues: MergedQueues, rest: Bools) -> dict[SignalKey, Finding]:
-    """Return what goes on firing about the queues that are present and not judged in this step (`rest`)."""
-    places = ((key, queues.place(key.queue_name)) for key in firing)
-    return {key: firing[key] for key, place in places if place is not None and rest[place]}
 
 
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:
@@ -230,44 +218,3 @@ def _present(merged: Merged, now: int, settings: Settings) -> Bools:
         if place is not None:
             present[place] = True
     return present
-
-
-def _by_queue(firing: dict[SignalKey, Finding]) -> dict[QueueName, dict[SignalKey, Finding]]:
-    by_queue: dict[QueueName, dict[SignalKey, Finding]] = {}
-    for key, finding in firing.items():
-        by_queue.setdefault(key.queue_name, {})[key] = finding
-    return by_queue
-
-
-def _changes(
-    before: dict[SignalKey, Finding], after: dict[SignalKey, Finding], now: int
-) -> tuple[list[SignalChange], dict[SignalKey, Finding]]:
-    """Return the changes: signals that began and signals that ended. A signal that continues keeps its start time."""
-    changes = []
-    firing: dict[SignalKey, Finding] = {}
-    # Signals that go on keep their order, whether or not their queues were judged in this step.
-    for key in (*(key for key in before if key in after), *(key for key in after if key not in before)):
-        finding = after[key]
-        known = before.get(key)
-        announced = known is not None and known.was_announced
-        if known is None or (finding.announced and not announced):
-            # A finding folded or not alerting since it began, and no longer so, is now announced itself.
-            changes.append(_change(now, "firing", finding))
-        since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
-        announced = announced or finding.announced
-        if since_ms != finding.since_ms or announced != finding.was_announced:
-            finding = replace(finding, since_ms=since_ms, was_announced=announced)
-        firing[key] = finding
-    changes += [_change(now, "resolved", finding) for key, finding in before.items() if key not in after]
-    changes.sort(key=lambda c: (c.status, _order(c.finding.key)))
-    return changes, firing
-
-
-def _change(now: int, status: SignalStatus, finding: Finding) -> SignalChange:
-    text = "\0".join((*_order(finding.key), status, str(now), finding.folded or ""))
-    return SignalChange(now, status, finding, hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
-
-
-def _order(key: SignalKey) -> tuple[str, ...]:
-    about = (key.message_id, key.group, key.consumer, key.part)
-    return (key.system, key.scope, key.queue, key.signal, *(word or "" for word in about))

@@ -18,6 +18,7 @@ import pyarrow as pa
 from streaming.core.clock import Clock
 from streaming.judge.earlier_memory import EARLIER_VERSIONS, read_earlier
 from streaming.judge.evaluation_schedule import EvaluationSchedule
+from streaming.judge.firing import FiringSignals
 from streaming.judge.history import History
 from streaming.judge.memory_table import MemoryTable
 from streaming.judge.signals import Finding, SignalKey
@@ -34,7 +35,7 @@ class JudgeMemory:
     """Everything the judge remembers."""
 
     queues: MemoryTable = field(default_factory=MemoryTable)
-    firing: dict[SignalKey, Finding] = field(default_factory=dict)
+    firing: FiringSignals = field(default_factory=FiringSignals)
     folded: dict[str, int] = field(default_factory=dict)
     """How many groups, consumers and messages have been folded away so far…"""
     folded_now: dict[str, int] = field(default_factory=dict)
@@ -75,8 +76,8 @@ class JudgeMemory:
     def _written_firing(self) -> Iterator[str]:
         """Yield the JSON of every firing signal."""
         before, self.written = self.written, {}
-        for finding in self.firing.values():
-            written = before.get(id(finding)) or (finding, _json([_OF_KEY(finding.key), *_OF_FINDING(finding)]))
+        for finding in self.firing:
+            written = before.get(id(finding)) or (finding, _json([finding.key, *_OF_FINDING(finding)]))
             self.written[id(finding)] = written
             yield written[1]
 
@@ -100,13 +101,11 @@ class JudgeMemory:
         memory = cls(queues=queues, at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}), history=history)
         memory.newest_event_at, memory.delay_ms = body.get("newest_event_at", 0), body.get("delay_ms", 0)
         memory.clock = Clock(**body.get("clock", {}))
-        for key, *reported in body["firing"]:
-            known = Finding(SignalKey(*key), *reported)
-            memory.firing[known.key] = known
+        firing = (Finding(SignalKey(*key), *reported) for key, *reported in body["firing"])
+        memory.firing = FiringSignals({finding.key: finding for finding in firing})
         return memory
 
 
-_OF_KEY = attrgetter(*SignalKey.__slots__)
 _OF_FINDING = attrgetter(*Finding.__slots__[1:])
 
 

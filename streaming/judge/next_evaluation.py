@@ -23,10 +23,11 @@ from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
-from streaming.judge.lasting import TIMED, condition_is_lasting, is_lasting
+from streaming.judge.lasting import TIMED, is_lasting
+from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
-from streaming.judge.rules.queues import expected_ms, stalled_since
-from streaming.judge.rules.silent import is_overdue, last_change, silent_from
+from streaming.judge.rules.queues import backlog_since, expected_ms, stalled_since
+from streaming.judge.rules.silent import is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey
@@ -34,6 +35,8 @@ from streaming.judge.snapshot import QueueStatus
 
 _STANDING = frozenset({"ok", "stale", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends."""
+_LASTING = frozenset(lasting.name for lasting in (backlog_since, silent_since, uncovered_since))
+"""Conditions that only something that is reported of a queue ends. So it is with `misconfigured_since`."""
 
 
 class NextEvaluation(NamedTuple):
@@ -99,10 +102,14 @@ def _is_under_way(c: Context) -> bool:
         or m.noisy
         or m.strategies
         or m.purges
-        or not all(map(condition_is_lasting, m.since))
+        or not all(map(_is_lasting, m.since))
         or counted.unexplained
         or counted.shown
     )
+
+
+def _is_lasting(condition: str) -> bool:
+    return condition in _LASTING or misconfigured_since.includes(condition)
 
 
 def _may_slide(c: Context) -> bool:

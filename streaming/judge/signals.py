@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from streaming.core.settings import QueueName
 
@@ -47,8 +47,7 @@ Evidence = Mapping[str, Any]
 """Plain numbers and words (str, int, float, bool). Always holds `summary`, one sentence for the reader."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignalKey:
+class SignalKey(NamedTuple):
     """The identity of a signal. Two findings with equal keys are the same signal."""
 
     signal: SignalName

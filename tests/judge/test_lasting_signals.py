@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge import judge as module
+from streaming.judge import firing as module
 from streaming.judge.lasting import is_lasting
 from streaming.judge.signals import SignalKey, SignalName
 from tests.core.driving import T0, event
