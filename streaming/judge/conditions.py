@@ -21,10 +21,12 @@ def once(compute: Callable[[Context], T]) -> Callable[[Context], T]:
 
     @functools.wraps(compute)
     def computed(c: Context) -> T:
-        if compute not in c.computed:
-            c.computed[compute] = compute(c)
-        known: T = c.computed[compute]
-        return known
+        # Tens of these are asked for about each queue: one lookup, and the table itself stands for what is not in it.
+        results = c.computed
+        known = results.get(compute, results)
+        if known is results:
+            known = results[compute] = compute(c)
+        return known  # type: ignore[no-any-return]
 
     return computed
 
