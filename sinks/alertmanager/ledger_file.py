@@ -55,7 +55,7 @@ def from_bytes(content: bytes) -> SavedLedger:
 def _entry_values(entry: LedgerEntry) -> dict[str, Any]:
     finding = entry.alert.finding
     return {
-        "finding": {**_values(finding), "key": _values(finding.key), "evidence": dict(finding.evidence)},
+        "finding": {**_values(finding), "key": finding.key._asdict(), "evidence": dict(finding.evidence)},
         "severity": entry.alert.severity,
         "folded": entry.alert.folded,
         "version": entry.version,
@@ -65,16 +65,19 @@ def _entry_values(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def _entry_from(body: Mapping[str, Any]) -> LedgerEntry:
-    finding = _known(Finding, {**body["finding"], "key": _known(SignalKey, body["finding"]["key"])})
+    key = _known(SignalKey, SignalKey._fields, body["finding"]["key"])
+    finding = _known(Finding, _FIELDS, {**body["finding"], "key": key})
     return LedgerEntry(
         PendingAlert(finding, body["severity"], body["folded"]), body["version"], body["seen_ms"], body["ended_ms"]
     )
 
 
-def _values(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+def _values(finding: Finding) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in _FIELDS}
 
 
-def _known(kind: Any, body: Mapping[str, Any]) -> Any:
-    names = {field.name for field in fields(kind)}
-    return kind(**{name: value for name, value in body.items() if name in names})
+def _known(kind: Any, names: Iterable[str], body: Mapping[str, Any]) -> Any:
+    return kind(**{name: body[name] for name in names if name in body})
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Finding))

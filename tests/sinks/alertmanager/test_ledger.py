@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from alerts.config import AlertRulesConfig, AlertSwitch
-from sinks.alertmanager.alert import annotations_of, labels_of, page_link, to_json
+from sinks.alertmanager.alert import PendingAlert, annotations_of, labels_of, page_link, to_json
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import ENDED_KEPT_MS, AlertLedger, LedgerEntry
+from sinks.alertmanager.ledger_file import from_bytes, to_bytes
 from streaming.judge.signals import Finding, Severity
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, SCOPE, finding, shop_snapshot
 
@@ -225,3 +227,13 @@ def test_hostile_names_are_bounded_text(name: str) -> None:
         assert len(value.encode()) <= 4_096
     assert alert["generatorURL"].isascii()
     assert all(key.isidentifier() for key in alert["annotations"])
+
+
+def test_a_saved_ledger_is_read_back_as_it_was() -> None:
+    """Every part of an alert's identity, its evidence, and what a newer release added is ignored."""
+    one = replace(poison(3), folded="QueueFailing", was_announced=True)
+    entry = LedgerEntry(PendingAlert(one, "critical", folded=2), 7, NOW_MS, NOW_MS + 5)
+    body = json.loads(to_bytes(9, [entry], {"http://a": 8}))
+    body["lines"][0]["finding"]["key"]["added_later"] = 1
+    saved = from_bytes(json.dumps(body).encode())
+    assert (saved.version, saved.entries, saved.sent) == (9, (entry,), {"http://a": 8})
