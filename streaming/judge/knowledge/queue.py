@@ -98,8 +98,8 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
     """Return the ages of the tracked messages.
 
     A message whose receives are used up and whose window is over moves to the dead-letter queue at the next receive, which is not
-    reported. Once a consumer has received after it, it does not count. Before, it counts if nobody seems to receive: if nobody
-    received after its own last receive, or for a minute. Otherwise the age of the other messages is a lower bound.
+    reported. It counts if nobody seems to receive: if nobody received after its own last receive, or for a minute. Otherwise the
+    age of the other messages is a lower bound: a receive of another message does not prove that this one has moved.
     So it is while the send time of a message is not known, which then counts from its first event (`send_unknown`).
     """
     found = _ages_of_tracked(summary, visibility_ms, now)
@@ -110,14 +110,12 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
 
 
 def _ages_of_tracked(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:
-    over_at, first = summary.numbers["used_up_last"], summary.numbers["used_up_first"]
-    received = summary.last_received_at
+    first, received = summary.numbers["used_up_first"], summary.last_received_at
     nobody = received <= first - visibility_ms or now - received > RECEIVING_MS
-    if not over_at or (received <= first and nobody):
+    if not summary.numbers["used_up"] or (received <= first and nobody):
         return {scope: Age(at, True) for scope, at in zip(AGE_SCOPES, summary.oldest, strict=True) if at < NEVER}
-    sure = received > over_at
     ages = zip(AGE_SCOPES, summary.oldest, summary.oldest_but_used_up, strict=True)
-    return {scope: Age(but, sure or but == at) for scope, at, but in ages if but < NEVER}
+    return {scope: Age(but, but == at) for scope, at, but in ages if but < NEVER}
 
 
 def least_ages(
