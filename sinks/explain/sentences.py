@@ -109,10 +109,10 @@ def group_sentence(queue: QueueView, group: GroupView, now_ms: int) -> str:
 
 def consumer_sentence(queue: QueueView, consumer: ConsumerView, now_ms: int) -> str:
     """Describe what a consumer holds, and since when."""
-    held = count(consumer.held, "message") if consumer.held else "no message"
+    held = f"holds {count(consumer.held, 'message') if consumer.held else 'no message'}"
     if not consumer.held and queue.other_consumers:
-        held += " for as long as the consumers that are listed"
-    parts = [f"Consumer {consumer.consumer} of {queue.queue} holds {held}"]
+        held = "is not among the consumers with the longest holds"
+    parts = [f"Consumer {consumer.consumer} of {queue.queue} {held}"]
     if consumer.oldest_held_since_ms is not None:
         parts.append(f"the oldest for {duration_ms(now_ms - consumer.oldest_held_since_ms)}")
     if consumer.prefetch is not None:

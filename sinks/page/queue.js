@@ -234,7 +234,7 @@ export class QueuePage {
         setText(node.lastElementChild, objectiveSentence(item));
       },
     );
-    const reported = basis === "messages" ? "" : "Only messages that are reported count here, and not all are. ";
+    const reported = basis === "messages" ? "" : "Only reported messages are counted; some are not reported. ";
     setChildren(this.objectivesNote, `${reported}${dashboard}`, () => [
       reported,
       "Since counting began, not of the last 28 days: that budget is in ",

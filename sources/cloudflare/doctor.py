@@ -124,7 +124,8 @@ def _dead_letters(name: str, attributes: Mapping[str, Mapping[str, Any]]) -> Ite
     if own_s and theirs_s and theirs_s <= own_s:
         words = (
             f"Its dead-letter queue keeps messages {theirs_s:.0f} s, no longer than the queue itself: a message keeps the "
-            "time it was sent, so one that waited long is lost soon after it arrives. Raise that retention, best to 14 days."
+            "time it was sent, so one that has waited long expires soon after it arrives. Raise its retention, ideally to 14 "
+            "days."
         )
         yield Finding("dead_letter_retention", words)
 

@@ -187,7 +187,7 @@ def judge_hold(report: ConsumerReport, min_hold_ms: int, median_factor: float, n
     if not report.connected or report.oldest_held_since_ms is None:
         return Verdict(False, False, None, "holds nothing")
     held = slow_hold(report.oldest_held_since_ms, now_ms, report.median_hold_ms, min_hold_ms, median_factor)
-    usual = "" if report.median_hold_ms is None else f", usual here is {_seconds(report.median_hold_ms)}"
+    usual = "" if report.median_hold_ms is None else f", the usual hold on this queue is {_seconds(report.median_hold_ms)}"
     why = f"has held its oldest message for {_seconds(held.value)}; the limit is {_seconds(held.limit)}{usual}"
     return Verdict(held.reached, False, report.oldest_held_since_ms if held.reached else None, why)
 

@@ -99,7 +99,7 @@ def test_a_visibility_that_was_changed_may_be_a_delayed_retry(tmp_path: Path) ->
         ]
     (fired,) = replayed(events, tmp_path).signals("SlowConsumer", "firing")
     assert fired["evidence"]["extended"]
-    assert "it works on it still, or delays a retry" in fired["evidence"]["summary"]
+    assert "it may still be processing it, or delaying a retry" in fired["evidence"]["summary"]
 
 
 @pytest.mark.simulation

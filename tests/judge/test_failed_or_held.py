@@ -28,7 +28,7 @@ def test_a_slow_consumer_that_goes_on_may_have_failed() -> None:
     """Not one that has finished nothing since: it holds the message."""
     bad = ev("received", 61, message_id="bad", consumer="w", receive_count=1)
     (found,) = seen([bad], 120, 120).firing("SlowConsumer")
-    assert found.evidence["summary"].endswith("If it failed, it only waits until its visibility window of 3 min ends.")
+    assert found.evidence["summary"].endswith("If it failed, it becomes visible again when its visibility window of 3 min ends.")
     (found,) = seen([bad], 120, 60).firing("SlowConsumer")
     assert "failed" not in found.evidence["summary"]
 

@@ -101,7 +101,7 @@ def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
     (slow,) = judged_.firing("SlowConsumer")
     assert slow.announced
     assert (slow.key.consumer, slow.evidence["held_messages"], slow.evidence["finished_meanwhile"]) == ("hung", 5, False)
-    assert "; usual here is 1.83 s; " in slow.evidence["summary"]
+    assert "; the usual hold on this queue is 1.83 s; " in slow.evidence["summary"]
     assert loud(judged_.firing("MessageHeldTooLong")) == []
     assert len(judged_.firing("MessageHeldTooLong")) == 5
     assert {c.finding.folded for c in judged_.changes if c.finding.key.signal == "MessageHeldTooLong"} == {"SlowConsumer"}

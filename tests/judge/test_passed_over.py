@@ -13,7 +13,7 @@ from tests.judge.driving import in_steps, judged
 pytestmark = pytest.mark.simulation
 
 UNTIL_S = 1_500
-PASSED = "1 consumer is connected with room for more"
+PASSED = "1 consumer is connected and has free prefetch capacity, but the broker dispatches nothing to it"
 
 
 def unmatched(
@@ -65,7 +65,7 @@ def test_a_stall_for_another_reason_does_not(why: dict[str, Any]) -> None:
 def test_a_queue_that_lags_by_messages_that_no_selector_matches_says_so() -> None:
     """Its consumer finishes one a second and is not slow."""
     found = fired("QueueLagging", unmatched(one_per_s=0.5))
-    assert "no selector matches" in found.evidence["cause"]
+    assert found.evidence["cause"] == "1 consumer has free prefetch capacity, but no selector matches the waiting messages"
     assert found.evidence["consumers_passed_over"] == 1
 
 

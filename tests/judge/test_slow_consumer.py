@@ -151,7 +151,7 @@ def test_hold_names_the_hung_consumer_when_its_limit_is_passed_and_not_before() 
     verdict = judge_hold(hung(31), 30 * SECOND, 10, at(31) + 1)
     assert verdict.slow
     assert verdict.since_ms == at(1)
-    assert verdict.why == "has held its oldest message for 30 s; the limit is 30 s, usual here is 0.2 s"
+    assert verdict.why == "has held its oldest message for 30 s; the limit is 30 s, the usual hold on this queue is 0.2 s"
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,9 @@ def dead_letter_retention(queue: QueueSettings, queues: Queues) -> Problem | Non
     return Problem(
         "warning",
         f"Its dead-letter queue {other.name} keeps messages {duration(other.retention_s)}, no longer than the queue itself "
-        f"({duration(queue.retention_s)}). A dead letter keeps the time it was sent, so one that waited long is lost soon "
-        "after the move.",
-        f"Raise the retention of {other.name}, best to 14 days.",
+        f"({duration(queue.retention_s)}). A dead letter keeps the time it was sent, so one that has waited long expires "
+        "soon after the move.",
+        f"Raise the retention of {other.name}, ideally to 14 days.",
     )
 
 

@@ -111,7 +111,8 @@ def dead_letter_retention(c: Context) -> Problem | None:
         return None
     words = (
         f"Dead-letter queue {other.name.queue} keeps messages {duration(target_s * 1000)}, no longer than {c.name.queue} itself "
-        f"({duration(own * 1000)}): a message that waited long is lost soon after the move. Raise its retention, best to 14 days."
+        f"({duration(own * 1000)}): a message that has waited long expires soon after the move. Raise the retention, ideally to "
+        "14 days."
     )
     return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": target_s}
 
@@ -121,8 +122,8 @@ def single_receive(c: Context) -> Problem | None:
     if c.max_receive_count != 1 or c.name.system == "cloudflare_queues":
         return None
     words = (
-        f"{c.name.queue} dead-letters after a single receive: any crash, deploy or look in the console loses a try. "
-        "Set maxReceiveCount to 3 or more."
+        f"{c.name.queue} dead-letters after a single receive: a crash, a deploy or a poll in the console uses up the only "
+        "attempt. Set maxReceiveCount to 3 or more."
     )
     return words, {"max_receive_count": 1}
 
@@ -153,7 +154,7 @@ def no_retries(c: Context) -> Problem | None:
         return None
     lost = f"goes to {c.dead_letter_queue}" if c.dead_letter_queue else "is lost"
     words = (
-        f"{c.name.queue} retries nothing: a message {lost} at its first failure, be it only a deploy or a passing error. "
+        f"{c.name.queue} retries nothing: a message {lost} at its first failure, even a deploy or a transient error. "
         "Set max_retries to 3 or more."
     )
     return words, {"max_retries": 0}

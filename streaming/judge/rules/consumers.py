@@ -70,17 +70,19 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         }
         if usual is not None:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
-        compared = f"; usual here is {work_time(usual)}" if usual is not None else ""
+        compared = f"; the usual hold on this queue is {work_time(usual)}" if usual is not None else ""
         client = _client(c, held.consumer)
         others = f", one of the {held.held} it holds" if held.held > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
         # A change of the visibility that delays a retry looks like one that a long job needs.
-        retry = " It changed the message's visibility: it works on it still, or delays a retry." if extended and finished else ""
+        retry = ""
+        if extended and finished:
+            retry = " It changed the message's visibility: it may still be processing it, or delaying a retry."
         if not extended and finished and c.visibility_ms is not None and held_ms <= c.visibility_ms:
             # That a message failed is not reported: it is in flight until its window ends.
-            retry = f" If it failed, it only waits until its {c.visibility_window} ends."
+            retry = f" If it failed, it becomes visible again when its {c.visibility_window} ends."
         crowd = ""
         if noisy is not None:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."

@@ -378,9 +378,8 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
         "timeout_that_fits_s": fits_s,
         "summary": (
             f"{outlived} of {received} deliveries of {c.name.queue} in {duration(c.thresholds.short_window_s * 1000)} "
-            f"({outlived / received:.0%}) outlived their {c.visibility_window} while still being "
-            f"worked on: those messages are worked on twice. Raise the visibility timeout to {fits_s} s or more, or extend it "
-            "while working."
+            f"({outlived / received:.0%}) were still being processed when their {c.visibility_window} ended, so those messages "
+            f"are processed twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
         ),
     }
     yield c.finding("WindowTooShort", "warning", since, evidence)

@@ -214,8 +214,8 @@ def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, A
         "usual_limit_s": seconds(work_limit_ms),
         "summary": (
             f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
-            f"{head.consumer or 'a consumer'} {work}, for {duration(held_ms)} so far, which is not unusual here "
-            f"(up to {duration(work_limit_ms)}); {_waiting(stuck)}."
+            f"{head.consumer or 'a consumer'} {work}, for {duration(held_ms)} so far, within this queue's "
+            f"usual limit of {duration(work_limit_ms)}; {_waiting(stuck)}."
         ),
     }
 

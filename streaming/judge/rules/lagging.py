@@ -234,7 +234,7 @@ def _still_grows(c: Context) -> bool:
 def _cause(c: Context) -> dict[str, Any]:
     """Describe what changed against the hour before: processing takes longer, or more messages come.
 
-    Neither makes messages wait while all consumers have room for more.
+    Neither makes messages wait while all consumers have free prefetch capacity.
     """
     if passed := passed_over(c):
         return _gone(c) or _none_takes(passed)
@@ -256,14 +256,14 @@ def _cause(c: Context) -> dict[str, Any]:
     before_s = (past.at[split] - past.at[start]) / 1000
     comes, came = (sent[-1] - sent[split]) / max(span_s, 1), (sent[split] - sent[start]) / max(before_s, 1)
     if comes >= CHANGED_FACTOR * came > 0:
-        words = f"{per_second(comes)} messages a second come, {per_second(came)} before"
+        words = f"arrivals rose from {per_second(came)} to {per_second(comes)} messages/s"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
     return _gone(c)
 
 
 def _none_takes(passed: int) -> dict[str, Any]:
     who = f"{plural(passed, 'consumer')} {'has' if passed == 1 else 'have'}"
-    words = f"{who} room for more, but may not have what waits: no selector matches it"
+    words = f"{who} free prefetch capacity, but no selector matches the waiting messages"
     return {"consumers_passed_over": passed, "cause": words}
 
 

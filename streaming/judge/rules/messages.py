@@ -36,7 +36,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
         else:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
-            limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt, {_what_follows(c)}"
+            limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt; {_what_follows(c)}"
         evidence |= _who(message)
         refused = message.refused_settlements
         too_late = ""
@@ -83,10 +83,10 @@ def _unread(c: Context) -> set[str]:
 def _what_follows(c: Context) -> str:
     """Describe what happens to a message whose receives are used up."""
     if c.dead_letter_queue:
-        return f"next it moves to {c.dead_letter_queue}"
+        return f"it moves to {c.dead_letter_queue} next"
     if reports_no_dead_letter_queue(c.summary.attributes):
-        return "next it is lost: there is no dead-letter queue"
-    return "next it moves to a dead-letter queue, or is lost"
+        return "it is lost next: there is no dead-letter queue"
+    return "it moves to a dead-letter queue next, or is lost"
 
 
 def _crossed_at(message: MessageView, receives: int) -> int:
@@ -200,10 +200,10 @@ def _arrival(c: Context, arrival: Arrival) -> dict[str, Any]:
     known_by = {
         "event": "the move was reported",
         "first_receive": "seen at its first receive there",
-        "inferred": "concluded: its receives were used up and it is gone from its source",
+        "inferred": "inferred: its receives were used up and it is no longer in its source queue",
     }[arrival.known_by]
     if arrival.known_by == "inferred" and c.name.system in DEFAULT_DELIVERIES:
-        known_by = "concluded: it was given back at its last delivery"
+        known_by = "inferred: it was given back at its last delivery"
     evidence: dict[str, Any] = {
         "known_by": arrival.known_by,
         "arrived_at": arrival.at,

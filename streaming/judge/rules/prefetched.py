@@ -67,7 +67,7 @@ def full_windows(c: Context) -> list[HeldBy]:
 
 
 def passed_over(c: Context) -> int:
-    """Return how many consumers are connected and have room for more, if all have; 0 if one has none, or that is unknown.
+    """Return how many consumers are connected and have free prefetch capacity, if all have; 0 if one has none, or if unknown.
 
     A broker that pushes messages gives them whatever they may have. So none of them may have what has waited for a while.
     How full a window is follows from the receives: where not all are reported, it only seems to have room.

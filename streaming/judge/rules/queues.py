@@ -47,8 +47,9 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     elif receiving:
         what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
     elif passed:
-        who = f"{plural(passed, 'consumer')} {'is' if passed == 1 else 'are'} connected with room for more"
-        what = f"{who}, but the broker gives them nothing: no selector matches these messages, or the queue is paused"
+        are, have, them = ("is", "has", "it") if passed == 1 else ("are", "have", "them")
+        who = f"{plural(passed, 'consumer')} {are} connected and {have} free prefetch capacity"
+        what = f"{who}, but the broker dispatches nothing to {them}: no selector matches these messages, or the queue is paused"
     elif received:
         held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
         what = f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"

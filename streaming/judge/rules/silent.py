@@ -66,8 +66,8 @@ def queue_silent(c: Context) -> Iterator[Finding | Near]:
         "messages_due": due,
         "last_message_at": expected.last_at,
         "summary": (
-            f"Nothing has come to {c.name.queue} for {duration(c.now - expected.last_at)}; by its own rate {due} messages were "
-            "due. Look at what sends to it."
+            f"No message has arrived in {c.name.queue} for {duration(c.now - expected.last_at)}; at its usual rate {due} were "
+            "due. Check its producers."
         ),
     }
     yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)

@@ -30,7 +30,7 @@ def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Fi
             "last_event_at": last,
             "summary": (
                 f"Collector {collector} has been silent for {duration(silent_ms)}: "
-                "the state of what it watches is unknown, and ages that depend on it are unreliable."
+                "the state of its queues is unknown and their ages are unreliable."
             ),
         }
         yield Finding(SignalKey("TelemetryStale", "", "", "", consumer=collector), "warning", last, evidence)

@@ -127,7 +127,7 @@ def test_a_queue_is_not_stalled_by_a_message_that_is_gone(attributes: dict[str, 
 def test_the_move_and_the_loss_are_announced() -> None:
     """In words that are true of Cloudflare."""
     arrived, lost = firing(TO_DLQ, "DeadLetterArrived")[0], firing(NO_DLQ, "MessageDropped")[0]
-    assert arrived == "Message bad arrived in dead from orders (concluded: it was given back at its last delivery)."
+    assert arrived == "Message bad arrived in dead from orders (inferred: it was given back at its last delivery)."
     why = "given back at its last delivery, and there is no dead-letter queue"
     assert lost.startswith(f"Message bad was dropped unprocessed ({why}) after 4 receives")
 

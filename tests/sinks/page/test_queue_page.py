@@ -249,4 +249,4 @@ def test_objectives_of_a_partially_reported_queue_say_so(visit: StartVisit) -> N
     settings = HttpSettings(objectives={"orders-30s": Objective(queues="orders", within_s=30)})
     visited = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:])), settings=settings)
     said = part(visited.open(Q + "orders"), "Objectives")
-    assert "Only messages that are reported count here, and not all are. Since counting began" in said
+    assert "Only reported messages are counted; some are not reported. Since counting began" in said
