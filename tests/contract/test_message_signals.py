@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,23 @@ def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
     receives = [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
     lines = replayed([*receives[:2], receives[1], receives[2]], tmp_path)
     assert lines.times("PoisonMessage", "firing") == [90]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"dead_letter_queue": ""}, "there is no receive limit: it comes back until its retention ends"),
+        ({"has_dead_letter_queue": False}, "there is no receive limit: it comes back until its retention ends"),
+        ({}, "its receive limit is unknown"),
+    ],
+    ids=["no dead-letter queue", "none, by another attribute", "nothing reported"],
+)
+def test_poison_message_says_whether_there_is_a_receive_limit(tmp_path: Path, attributes: dict[str, Any], said: str) -> None:
+    """SQS counts receives against a limit only where there is a dead-letter queue."""
+    events = [ev("queue_state", 5, attributes={"visible": 1, **attributes})]
+    events += [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
+    (fired,) = replayed(events, tmp_path).signals("PoisonMessage", "firing")
+    assert fired["evidence"]["summary"].endswith(f"; {said}.")
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
             "state": message.state,
         }
         if limit is None:
-            limit_words = "no limit of receives is known"
+            limit_words = _unlimited(c)
         else:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
@@ -52,6 +52,13 @@ def poison_message(c: Context) -> Iterator[Finding]:
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
         yield replace(finding, folded="PoisonMessage") if message.message_id in unread else finding
+
+
+def _unlimited(c: Context) -> str:
+    """Describe what is known of the limit of receives of a queue that reports none."""
+    if c.name.system == "aws_sqs" and reports_no_dead_letter_queue(c.summary.attributes):
+        return "there is no receive limit: it comes back until its retention ends"
+    return "its receive limit is unknown"
 
 
 def _unread(c: Context) -> set[str]:
