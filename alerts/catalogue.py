@@ -41,10 +41,10 @@ BY_NAME: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in 
 UNUSED_THRESHOLDS: Mapping[str, str] = MappingProxyType(
     {
         "reconcile_after_s": (
-            "No signal: when the broker's own counts have been zero for this long, messages still tracked are removed, and those "
-            "that seem to wait in a standard queue when three counts over this long show nothing visible, and those of an SQS "
-            "FIFO group of which a later message was received this long after their own last receive. They are counted in "
-            "queuewatch_messages_reconciled_total."
+            "No signal. Tracked messages are removed when the broker's own counts have been zero for this long. Those that seem "
+            "to wait in a standard queue are removed when three counts over this long show nothing visible. Those of an SQS FIFO "
+            "group are removed when a later message of the group was received this long after they were last heard of. All are "
+            "counted in queuewatch_messages_reconciled_total."
         ),
     }
 )

@@ -119,7 +119,7 @@ BATCH_RETRY_STORM = Entry(
         f"Deliveries of {QUEUE} are mostly repeats. Received so far: "
         f"{companion('queuewatch_messages_received_total', 'count')}, acknowledged: "
         f"{companion('queuewatch_messages_deleted_total', 'count')}. Highest receive count: "
-        f"{companion('queuewatch_receive_count_max', 'count')}. Signals: {own_value('count')}.",
+        f"{companion('queuewatch_receive_count_max', 'count')}. Open findings: {own_value('count')}.",
     ),
     dashboard="consumers",
     evidence=(

@@ -117,7 +117,7 @@ DEAD_LETTER_EXPIRING = Entry(
         "Dead letters are about to be deleted by retention.",
         f"The first message of {QUEUE} is deleted in "
         f"{companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}. Waiting there: "
-        f"{messages_in('visible')}. Signals: {own_value('count')}.",
+        f"{messages_in('visible')}. Open findings: {own_value('count')}.",
     ),
     dashboard="dead-letters",
     evidence=(

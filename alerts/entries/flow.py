@@ -43,7 +43,7 @@ QUEUE_FAILING = Entry(
         "Consumers receive messages but finish hardly any.",
         f"Many deliveries of {QUEUE} end without being settled. Poison suspects: "
         f"{companion('queuewatch_poison_messages', 'count')}. Dead-lettered so far: "
-        f"{companion('queuewatch_messages_dead_lettered_total', 'count')}. Visible: {messages_in('visible')}. Signals: "
+        f"{companion('queuewatch_messages_dead_lettered_total', 'count')}. Visible: {messages_in('visible')}. Open findings: "
         f"{own_value('count')}.",
     ),
     dashboard="queue",
@@ -108,7 +108,7 @@ QUEUE_LAGGING = Entry(
         "At this rate the oldest visible message passes {lag_limit_s} (`lag_limit_s`, per queue pattern: set it to the queue's "
         "objective) within {lag_forecast_s}, or has already passed it.",
         "Within {lag_forecast_lost_s} if consumers fell silent and were not replaced: for five minutes nothing was finished by a "
-        "consumer that worked within the hour, fewer messages leave than before, no more arrive than before, and every consumer "
+        "consumer that worked within the hour, fewer messages leave than before, arrivals have not risen, and every consumer "
         "that still works was there before.",
         "It does not fire while the waiting messages will be processed before the limit and the backlog has not grown for two "
         "minutes, for example after a nightly batch.",
@@ -120,7 +120,7 @@ QUEUE_LAGGING = Entry(
         "QueueLagging",
         "A queue is falling behind and will pass its limit.",
         f"The consumers of {QUEUE} do not keep up. Visible messages: {messages_in('visible')}. Oldest visible: "
-        f"{oldest('visible')}. Signals: {own_value('count')}.",
+        f"{oldest('visible')}. Open findings: {own_value('count')}.",
     ),
     dashboard="queue",
     evidence=(
@@ -193,7 +193,7 @@ WINDOW_TOO_SHORT = Entry(
         "WindowTooShort",
         "Messages are processed longer than their visibility window, and therefore twice.",
         f"Deliveries of {QUEUE} outlive their visibility window. Highest receive count: "
-        f"{companion('queuewatch_receive_count_max', 'count')}. Signals: {own_value('count')}.",
+        f"{companion('queuewatch_receive_count_max', 'count')}. Open findings: {own_value('count')}.",
     ),
     dashboard="queue",
     evidence=(
@@ -250,7 +250,7 @@ QUEUE_SILENT = Entry(
         "QueueSilent",
         "A queue that normally has traffic gets no new messages.",
         f"No messages arrive in {QUEUE} any more. Messages sent so far: {companion('queuewatch_messages_sent_total', 'count')}. "
-        f"Signals: {own_value('count')}.",
+        f"Open findings: {own_value('count')}.",
     ),
     dashboard="queue",
     evidence=(

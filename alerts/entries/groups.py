@@ -28,9 +28,9 @@ GROUP_STUCK = Entry(
         "group until it is visible again.",
         "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
         "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
-        "limit, or within {stalled_s} once it came back. After that the queue is stalled. Consumers that were busy and have "
-        "received nothing since the head came back are gone for the moment; the group then does not count as stuck. Once "
-        "announced, a group whose head failed stays stuck until it moves, whatever consumers do.",
+        "limit, or within {stalled_s} once it came back. After that the queue is stalled. If busy consumers have received "
+        "nothing since the head came back, they are treated as absent and the group is not stuck. Once announced, a group whose "
+        "head failed stays stuck until it moves, whatever consumers do.",
         "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
@@ -163,7 +163,7 @@ LOOK_AHEAD_SATURATED = Entry(
         "LookAheadSaturated",
         "Blocked groups fill the front of a FIFO queue and hide all other groups.",
         f"Groups hidden behind the front of {QUEUE}: {groups_in('hidden')}, blocked: {groups_in('blocked')}. Visible messages: "
-        f"{messages_in('visible')}. Signals: {own_value('count')}.",
+        f"{messages_in('visible')}. Open findings: {own_value('count')}.",
     ),
     dashboard="groups",
     evidence=(
@@ -219,7 +219,7 @@ CONCURRENCY_COLLAPSED = Entry(
         "ConcurrencyCollapsed",
         "Many groups wait while hardly any is being processed.",
         f"In {QUEUE}, {groups_in('in_flight')} group(s) are being processed while {groups_in('backlog')} have a backlog. Oldest "
-        f"visible message: {oldest('visible')}. Signals: {own_value('count')}.",
+        f"visible message: {oldest('visible')}. Open findings: {own_value('count')}.",
         matchers=',severity!="info"',
         why=f"{WHY} Findings of severity info are scheduled pauses of the consumers: they are shown, but never alert.",
     ),

@@ -15,14 +15,14 @@ QUEUE_PURGED = Entry(
     subject="queue",
     meaning=(
         "Somebody purged the queue, and messages that nobody had processed were destroyed. They cannot be brought back from the "
-        "queue. An intended purge looks the same, so this notifies nobody: it answers whoever asks where the messages are."
+        "queue. An intended purge looks the same, so nobody is notified: the signal explains later where the messages went."
     ),
     rule=(
         "A purge of the queue was reported, and at least one tracked message was in it: sent, delivered or moved there before "
         "the purge, and not settled. A purge of an empty queue does not count.",
         "A message in flight counts only once its window is over and it was not deleted: its consumer may still "
         "finish it. A message delivered after the purge does not count: it was not destroyed.",
-        "Where sends are not reported, only messages that had been delivered count: at least so many were destroyed. Where "
+        "Where sends are not reported, only messages that had been delivered count, so the number is a lower bound. Where "
         "deletions or part of the deliveries are not reported, the signal does not fire.",
         "The signal covers all purges of the queue and ends {dropped_quiet_s} after the last one.",
     ),
@@ -32,7 +32,7 @@ QUEUE_PURGED = Entry(
         "QueuePurged",
         "A purge removed messages that nobody had processed.",
         f"A purge of {QUEUE} removed messages that nobody had processed. Visible messages now: {messages_in('visible')}. "
-        f"Messages sent so far: {companion('queuewatch_messages_sent_total', 'count')}. Signals: {own_value('count')}.",
+        f"Messages sent so far: {companion('queuewatch_messages_sent_total', 'count')}. Open findings: {own_value('count')}.",
         why="The signal is used because no total counts what a purge removes.",
     ),
     dashboard="queue",

@@ -20,12 +20,12 @@ QUEUE_STALLED = Entry(
     rule=(
         "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
         "paused queues are not expected to move.",
-        "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count once it has "
-        "worked on that one for longer than is usual, as below, or, if fewer than ten were finished, for as long as "
-        "MessageHeldTooLong allows.",
+        "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count as "
+        "backlog once the consumer has worked on its current message longer than usual (see below). With fewer than ten finished "
+        "messages, the limit of MessageHeldTooLong applies.",
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
-        "their longest recent pause, plus a minute. A wait before the first settlement is such a pause if the consumers then "
-        "caught up with its messages.",
+        "their longest recent pause, plus a minute. The wait before the first settlement counts as a pause if the consumers then "
+        "worked off the backlog.",
         "While messages are in flight, nothing was settled for twice as long as 99 % of this queue's messages are held: where "
         "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
         "window takes. So if every consumer that holds messages has such a window, twice the longest time that one of them took "
@@ -50,7 +50,7 @@ QUEUE_STALLED = Entry(
         "Messages wait and none is being finished.",
         f"{QUEUE} has {messages_in('visible')} visible message(s) and settles none. Oldest visible: {oldest('visible')}. In "
         f"flight: {messages_in('in_flight')}. Highest receive count: {companion('queuewatch_receive_count_max', 'count')}. "
-        f"Signals: {own_value('count')}.",
+        f"Open findings: {own_value('count')}.",
     ),
     dashboard="queue",
     evidence=(

@@ -35,7 +35,7 @@ REDRIVE_FAILED = Entry(
     alert=signal_alert(
         "RedriveFailed",
         "A redrive of dead letters failed.",
-        f"The last redrive of {QUEUE} failed. Messages left: {messages_in('visible')}. Signals: {own_value('count')}.",
+        f"The last redrive of {QUEUE} failed. Messages left: {messages_in('visible')}. Open findings: {own_value('count')}.",
     ),
     dashboard="dead-letters",
     evidence=(
@@ -69,7 +69,7 @@ REDRIVE_STALLED = Entry(
     alert=signal_alert(
         "RedriveStalled",
         "A redrive of dead letters has stopped moving messages.",
-        f"The redrive of {QUEUE} is running but moves nothing. Messages left: {messages_in('visible')}. Signals: "
+        f"The redrive of {QUEUE} is running but moves nothing. Messages left: {messages_in('visible')}. Open findings: "
         f"{own_value('count')}.",
     ),
     dashboard="dead-letters",

@@ -80,14 +80,14 @@ TELEMETRY_PARTIAL = Entry(
         "Tracked messages and the broker's own count disagree.",
         f"queuewatch tracks {companion('queuewatch_telemetry_coverage_ratio', 'percent')} of the messages that the broker "
         f"counts in {QUEUE}. Removed because the broker reported an empty queue: "
-        f"{companion('queuewatch_messages_reconciled_total', 'count')}. Signals: {own_value('count')}.",
+        f"{companion('queuewatch_messages_reconciled_total', 'count')}. Open findings: {own_value('count')}.",
     ),
     dashboard="pipeline",
     evidence=(
         EvidenceField("tracked", "messages that are tracked individually"),
         EvidenceField("broker_count", "messages counted by the broker"),
         EvidenceField("coverage_ratio", "tracked messages divided by the broker's count; 1 is correct"),
-        EvidenceField("off_s", "how long the ratio has been off, in seconds"),
+        EvidenceField("off_s", "seconds outside the allowed range"),
     ),
     checks={},
     watcher_checks=(
@@ -163,8 +163,8 @@ COVERAGE_LOW = Entry(
     group="telemetry",
     subject="queue",
     meaning=(
-        "So few messages of the queue are tracked, or so many tracked messages no longer exist, that signals about single "
-        "messages mean little. Counts and the broker's own values are still valid."
+        "Too few messages of the queue are tracked, or too many tracked messages no longer exist, for signals about single "
+        "messages to be reliable. Counts and the broker's own values are still valid."
     ),
     rule=(
         "For {wait}, the tracked messages have been less than {limit} of the broker's count, or the count less than {limit} of "
@@ -260,7 +260,7 @@ LATE_EVENTS = Entry(
     subject="telemetry",
     meaning=(
         "A noticeable part of the telemetry arrives later than the lateness allows. Such an event still updates a message that "
-        "is known, but a message of which only late events arrive is never tracked: totals and coverage are too low."
+        "is known. A message with only late events is not tracked: totals and coverage are too low."
     ),
     rule=("For {wait}, more than {limit} of all events of the last ten minutes arrived later than the lateness allows.",),
     thresholds=(),
@@ -270,8 +270,8 @@ LATE_EVENTS = Entry(
         why="A recording rule computes the ratio of raw counters, so the dashboard shows exactly the value the alert compares.",
         summary="Part of the telemetry arrives too late.",
         description=(
-            f"{own_value('percent')} of the events arrive later than the configured lateness. Messages of which only late events "
-            "arrive are not tracked."
+            f"{own_value('percent')} of the events arrive later than the configured lateness. Messages with only late events are "
+            "not tracked."
         ),
         identity=("job",),
         for_s=300.0,

@@ -100,8 +100,9 @@ class Thresholds:
     coverage_high_ratio: float = 1.1
     coverage_s: float = 600.0
 
-    # Not a signal: the broker's counts have been empty, or several without visible messages, this long, or a later message of an
-    # SQS FIFO group was received this long after => messages that are still tracked, or seem to wait, are reconciled away.
+    # Not a signal. Tracked messages are reconciled away when the broker's counts have been zero this long; when three counts
+    # over this long show nothing visible (standard queues); or when a later message of their SQS FIFO group was received this
+    # long after they were last heard of.
     reconcile_after_s: float = 300.0
 
 

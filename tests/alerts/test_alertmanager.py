@@ -211,9 +211,9 @@ def _notification(status: str, severity: str, *descriptions: str) -> dict[str, A
     ("template", "status", "texts", "said"),
     [
         ("title", "firing", ("one",), "[critical] orders: A message is never finished."),
-        ("title", "resolved", ("one",), "[over] orders: A message is never finished."),
+        ("title", "resolved", ("one",), "[resolved] orders: A message is never finished."),
         ("text", "firing", ("one", "two"), "one\ntwo\n"),
-        ("text", "resolved", ("one",), "Over: one\n"),
+        ("text", "resolved", ("one",), "Resolved: one\n"),
         ("runbook", "firing", ("one",), "http://runbook/#x"),
         ("dashboard", "firing", ("one",), "http://grafana/d/x"),
     ],

@@ -246,8 +246,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "DeadLetterExpiring",
         "critical",
         _all((of("queuewatch_dead_letter_expiry_seconds"), "9000x40"), VISIBLE),
-        f"The first message of {WHERE} is deleted in 2h 30m 0s. Waiting there: 184. Signals: {{n}}.",
-        f"The first message of {WHERE} is deleted in unknown. Waiting there: unknown. Signals: {{n}}.",
+        f"The first message of {WHERE} is deleted in 2h 30m 0s. Waiting there: 184. Open findings: {{n}}.",
+        f"The first message of {WHERE} is deleted in unknown. Waiting there: unknown. Open findings: {{n}}.",
     ),
     "GroupStuck": (
         *state_signal(
@@ -270,8 +270,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "LookAheadSaturated",
         "critical",
         _all(HIDDEN, BLOCKED, VISIBLE),
-        f"Groups hidden behind the front of {WHERE}: 57, blocked: 3. Visible messages: 184. Signals: {{n}}.",
-        f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Signals: {{n}}.",
+        f"Groups hidden behind the front of {WHERE}: 57, blocked: 3. Visible messages: 184. Open findings: {{n}}.",
+        f"Groups hidden behind the front of {WHERE}: unknown, blocked: unknown. Visible messages: unknown. Open findings: {{n}}.",
     ),
     "ConcurrencyCollapsed": (
         *state_signal(
@@ -279,9 +279,9 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "warning",
             _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
             f"In {WHERE}, 1 group(s) are being processed while 214 have a backlog. Oldest visible message: 1m 36s. "
-            f"Signals: {{n}}.",
+            f"Open findings: {{n}}.",
             f"In {WHERE}, unknown group(s) are being processed while unknown have a backlog. Oldest visible message: unknown. "
-            f"Signals: {{n}}.",
+            f"Open findings: {{n}}.",
         ),
         Check(
             "quiet",
@@ -320,72 +320,72 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             (of("queuewatch_messages_deleted_total"), "200x40"),
             RECEIVES,
         ),
-        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest receive count: 5. Signals: "
-        "{n}.",
+        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest receive count: 5. Open "
+        "findings: {n}.",
         f"Deliveries of {WHERE} are mostly repeats. Received so far: unknown, acknowledged: unknown. Highest receive count: "
-        "unknown. Signals: {n}.",
+        "unknown. Open findings: {n}.",
     ),
     "QueueStalled": state_signal(
         "QueueStalled",
         "critical",
         _all(VISIBLE, OLDEST_VISIBLE, IN_FLIGHT, RECEIVES),
         f"{WHERE} has 184 visible message(s) and settles none. Oldest visible: 1m 36s. In flight: 12. Highest receive count: 5. "
-        "Signals: {n}.",
+        "Open findings: {n}.",
         f"{WHERE} has unknown visible message(s) and settles none. Oldest visible: unknown. In flight: unknown. Highest receive "
-        "count: unknown. Signals: {n}.",
+        "count: unknown. Open findings: {n}.",
     ),
     "QueueFailing": state_signal(
         "QueueFailing",
         "critical",
         _all(VISIBLE, (of("queuewatch_poison_messages"), "31x40"), (of("queuewatch_messages_dead_lettered_total"), "7x40")),
         f"Many deliveries of {WHERE} end without being settled. Poison suspects: 31. Dead-lettered so far: 7. "
-        "Visible: 184. Signals: {n}.",
+        "Visible: 184. Open findings: {n}.",
         f"Many deliveries of {WHERE} end without being settled. Poison suspects: unknown. Dead-lettered so far: "
-        "unknown. Visible: unknown. Signals: {n}.",
+        "unknown. Visible: unknown. Open findings: {n}.",
     ),
     "QueueLagging": state_signal(
         "QueueLagging",
         "warning",
         _all(VISIBLE, OLDEST_VISIBLE),
-        f"The consumers of {WHERE} do not keep up. Visible messages: 184. Oldest visible: 1m 36s. Signals: {{n}}.",
-        f"The consumers of {WHERE} do not keep up. Visible messages: unknown. Oldest visible: unknown. Signals: {{n}}.",
+        f"The consumers of {WHERE} do not keep up. Visible messages: 184. Oldest visible: 1m 36s. Open findings: {{n}}.",
+        f"The consumers of {WHERE} do not keep up. Visible messages: unknown. Oldest visible: unknown. Open findings: {{n}}.",
     ),
     "WindowTooShort": state_signal(
         "WindowTooShort",
         "warning",
         _all(RECEIVES),
-        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: 5. Signals: {{n}}.",
-        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: unknown. Signals: {{n}}.",
+        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: 5. Open findings: {{n}}.",
+        f"Deliveries of {WHERE} outlive their visibility window. Highest receive count: unknown. Open findings: {{n}}.",
     ),
     "QueueSilent": state_signal(
         "QueueSilent",
         "info",
         _all((of("queuewatch_messages_sent_total"), "5000x40")),
-        f"No messages arrive in {WHERE} any more. Messages sent so far: 5000. Signals: {{n}}.",
-        f"No messages arrive in {WHERE} any more. Messages sent so far: unknown. Signals: {{n}}.",
+        f"No messages arrive in {WHERE} any more. Messages sent so far: 5000. Open findings: {{n}}.",
+        f"No messages arrive in {WHERE} any more. Messages sent so far: unknown. Open findings: {{n}}.",
     ),
     "QueuePurged": state_signal(
         "QueuePurged",
         "info",
         _all(VISIBLE, (of("queuewatch_messages_sent_total"), "5000x40")),
         f"A purge of {WHERE} removed messages that nobody had processed. Visible messages now: 184. Messages sent so far: 5000. "
-        "Signals: {n}.",
+        "Open findings: {n}.",
         f"A purge of {WHERE} removed messages that nobody had processed. Visible messages now: unknown. Messages sent so far: "
-        "unknown. Signals: {n}.",
+        "unknown. Open findings: {n}.",
     ),
     "RedriveFailed": state_signal(
         "RedriveFailed",
         "warning",
         _all(VISIBLE),
-        f"The last redrive of {WHERE} failed. Messages left: 184. Signals: {{n}}.",
-        f"The last redrive of {WHERE} failed. Messages left: unknown. Signals: {{n}}.",
+        f"The last redrive of {WHERE} failed. Messages left: 184. Open findings: {{n}}.",
+        f"The last redrive of {WHERE} failed. Messages left: unknown. Open findings: {{n}}.",
     ),
     "RedriveStalled": state_signal(
         "RedriveStalled",
         "warning",
         _all(VISIBLE),
-        f"The redrive of {WHERE} is running but moves nothing. Messages left: 184. Signals: {{n}}.",
-        f"The redrive of {WHERE} is running but moves nothing. Messages left: unknown. Signals: {{n}}.",
+        f"The redrive of {WHERE} is running but moves nothing. Messages left: 184. Open findings: {{n}}.",
+        f"The redrive of {WHERE} is running but moves nothing. Messages left: unknown. Open findings: {{n}}.",
     ),
     "QueueMisconfigured": state_signal(
         "QueueMisconfigured",
@@ -424,10 +424,10 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         _all((of("queuewatch_telemetry_coverage_ratio"), "0.85x40"), (of("queuewatch_messages_reconciled_total"), "4x40")),
         (
             f"queuewatch tracks 85% of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
-            f"empty queue: 4. Signals: {{n}}."
+            f"empty queue: 4. Open findings: {{n}}."
         ),
         f"queuewatch tracks unknown of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
-        "empty queue: unknown. Signals: {n}.",
+        "empty queue: unknown. Open findings: {n}.",
         component="watcher",
     ),
 }
