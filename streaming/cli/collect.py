@@ -10,7 +10,9 @@ from streaming.cli.options import ConfigFile
 
 
 def collect(
-    kind: Annotated[str, typer.Argument(help="sqs, activemq, cloudflare, sqs-telemetry, or the kind of an installed package.")],
+    kind: Annotated[
+        str, typer.Argument(help="sqs, activemq, cloudflare, sqs-telemetry, or a kind that an installed package provides.")
+    ],
     config: ConfigFile,
     to: Annotated[
         str | None,

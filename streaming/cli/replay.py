@@ -26,7 +26,7 @@ def replay(
     ],
     every: Annotated[
         str | None,
-        typer.Option(help="Interval of printed metrics in event time, for example 5m; by default 60s or replay.every_s."),
+        typer.Option(help="Print metrics every 30s, 5m, … of event time; default: replay.every_s (60s)."),
     ] = None,
     until: Annotated[
         str | None,

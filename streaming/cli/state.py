@@ -41,7 +41,7 @@ def inspect(checkpoint: CheckpointFolder) -> None:
 
 @app.command()
 def verify(checkpoint: CheckpointFolder) -> None:
-    """Read everything the next start needs; names damaged files and exits with 1. Works on a copy of a running checkpoint."""
+    """Read everything the next start needs; name damaged files and exit with 1. Also works on a copy made while the job runs."""
     from streaming.cli.checkpoint_commands import verified
 
     with _files_named(checkpoint):

@@ -84,7 +84,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "--drain-s",
         type=float,
         metavar="SECONDS",
-        help="after SIGTERM, seconds to keep serving calls at most, or until none has arrived for a second "
+        help="after SIGTERM, keep serving until no call has arrived for a second, at most this many seconds "
         f"(QUEUEWATCH_PROXY_DRAIN_S; default {DEFAULT_DRAIN_S:g})",
     )
     add("--check", action="store_true", help="check whether the proxy at --listen is healthy, and exit with 0 or 1")
