@@ -71,7 +71,7 @@ SINK_METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_pipeline_offset_resets_total",
         "counter",
-        "Kafka partitions found to begin anew because their topic was created again; they are read from their beginning.",
+        "Kafka partitions whose offsets were reset because the topic was recreated; they are read from the beginning.",
         per_queue=False,
     ),
     Metric(

@@ -135,10 +135,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_messages_reconciled_total",
         "counter",
-        "Messages no longer tracked because the broker's own counts showed an empty queue, or nothing visible although these "
-        "seemed to wait; because a later message of their SQS FIFO group was received; because a Cloudflare message was given "
-        "back at its last delivery; or because nothing was heard of them or of their queue's counts for 14 days in a system that "
-        "keeps messages until they are settled.",
+        "Messages no longer tracked although their end was not reported. The broker's own counts showed an empty queue, or "
+        "nothing visible although these seemed to wait. Or a later message of their SQS FIFO group was received. Or a Cloudflare "
+        "message was given back at its last delivery. Or the system keeps messages until they are settled, and nothing was heard "
+        "of them or of their queue's counts for 14 days.",
         of_queue=values.total("reconciled"),
     ),
     Metric(
