@@ -32,20 +32,20 @@ def fold_explained(
     findings: dict[SignalKey, Finding],
     merged: Merged,
     failing: set[QueueName],
-    making: set[QueueName],
+    pending: set[QueueName],
     before: dict[SignalKey, Finding],
     recovered: set[QueueName],
     settings: Settings,
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
-    `failing` queues fail, `making` queues may be about to: their new findings are held back; those already announced (among
+    `failing` queues fail, `pending` queues may be about to: their new findings are held back; those already announced (among
     `before`) are not. `recovered` queues failed lately: their dead letters of that time stay explained until they end.
     """
-    if not failing and not making and not recovered:
+    if not failing and not pending and not recovered:
         return findings
-    several = {name for name in failing | making if _failed_heads(name, merged) >= HEADS_TOGETHER}
-    sources = _by_dead_letter_queue(failing | making | recovered, merged, settings)
+    several = {name for name in failing | pending if _failed_heads(name, merged) >= HEADS_TOGETHER}
+    sources = _by_dead_letter_queue(failing | pending | recovered, merged, settings)
     out = {}
     for key, finding in findings.items():
         if key.signal == "DeadLetterArrived":
@@ -60,7 +60,7 @@ def fold_explained(
             out[key] = finding
             continue
         explained = not causes.isdisjoint(failing) or (
-            not causes.isdisjoint(making) and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
+            not causes.isdisjoint(pending) and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
         )
         out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out

@@ -50,7 +50,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     due = _due(memory, merged, present, now) & present
     evaluated = np.flatnonzero(due)
     flows = _flows(memory, merged, evaluated, present, now)
-    found, making = _evaluate(memory, merged, evaluated.tolist(), flows, now, settings)
+    found, pending = _evaluate(memory, merged, evaluated.tolist(), flows, now, settings)
     # What fires about the other queues goes on: only reports end it, and it explains nothing and is not explained.
     findings = {finding.key: finding for finding in watcher} | found
     vanished = np.flatnonzero(~present).tolist()
@@ -61,7 +61,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     # What is left of a failure drains before it is announced individually.
     failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
     recovered = memory.queues.failed_since(now - FOLDED_AFTER_MS - int(settings.defaults.dead_letter_quiet_s * 1000))
-    findings = fold_explained(findings, merged, failed_lately, making, memory.firing.findings, recovered, settings)
+    findings = fold_explained(findings, merged, failed_lately, pending, memory.firing.findings, recovered, settings)
     judged = (queues.names[place] for place in (*evaluated.tolist(), *vanished))
     changes = memory.firing.update((NO_QUEUE, *judged, *memory.firing.forgotten(queues)), fold_held(findings), now)
     folded_now = schedule.folded(places)
@@ -124,7 +124,7 @@ def _evaluate(
     for arrival in merged.arrivals:
         arrivals.setdefault(arrival.queue, []).append(arrival)
     findings: dict[SignalKey, Finding] = {}
-    making: set[QueueName] = set()
+    pending: set[QueueName] = set()
     for first in range(0, len(places), LOADED_TOGETHER):
         together = places[first : first + LOADED_TOGETHER]
         if first:
@@ -149,9 +149,9 @@ def _evaluate(
             findings |= found
             memory.schedule.put(place, evaluate(context, found, near), queues)
             memory.queues.put(name, context.memory)
-            if failing.failing_in_the_making(context.memory, now, context.thresholds):
-                making.add(name)
-    return findings, making
+            if failing.failure_pending(context.memory, now, context.thresholds):
+                pending.add(name)
+    return findings, pending
 
 
 def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Measured]]:

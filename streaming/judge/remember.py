@@ -13,7 +13,7 @@ from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
 from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import connected_since, strategy_verdicts
-from streaming.judge.rules.failing import failing_since, making_since, outlived_since
+from streaming.judge.rules.failing import failing_since, outlived_since, pending_since
 from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, open_since, saturated_since
 from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.messages import counted_arrivals
@@ -36,7 +36,7 @@ CONDITIONS: tuple[Condition, ...] = (
     saturated_since,
     collapsed_since,
     collapsed_at_work_since,
-    making_since,
+    pending_since,
     failing_since,
     outlived_since,
     lagging_since,

@@ -46,12 +46,12 @@ def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events
     return events, refused
 
 
-def has_room(state: ShardState, name: QueueName, settings: Settings) -> bool:
+def has_capacity(state: ShardState, name: QueueName, settings: Settings) -> bool:
     """Return whether a queue is tracked or can be."""
     return name in state.queues.index or len(state.queues) < settings.max_queues
 
 
-def without_room(state: ShardState, new: Array, first_at: Array, settings: Settings) -> Array:
+def over_capacity(state: ShardState, new: Array, first_at: Array, settings: Settings) -> Array:
     """Return the mask of the messages that cannot be tracked: the youngest of the new ones, once the shard is full.
 
     `new`: which messages have no row yet; `first_at`: their first events (epoch milliseconds).
@@ -94,7 +94,7 @@ def _mark_dead_letter_queues(state: ShardState, first: int, settings: Settings) 
         if rule is None or not rule.dead_letter_queue or rule.dead_letter_queue == name.queue:
             continue
         there = name.sibling(rule.dead_letter_queue)
-        if has_room(state, there, settings):
+        if has_capacity(state, there, settings):
             state.queues[state.queue_number(there)].dead_letter = True
 
 

@@ -29,7 +29,7 @@ from streaming.core.state.queues import NEVER, T_FOUND_LATER
 from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED, F_TARGET_UNNAMED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
-from streaming.core.tracking.admission import without_room
+from streaming.core.tracking.admission import over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
@@ -64,7 +64,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     gone = found & ~known
     skip = ~known & ~alive_news
     results = np.where(late, 2, 0).astype(np.uint8)
-    outside = without_room(state, ~found & ~skip, columns["at"][starts], settings)
+    outside = over_capacity(state, ~found & ~skip, columns["at"][starts], settings)
     left_out = 0
     if skip.any() or outside.any():
         lengths = np.diff(np.append(starts, len(key)))

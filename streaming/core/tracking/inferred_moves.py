@@ -32,7 +32,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_rows
-from streaming.core.tracking.admission import has_room
+from streaming.core.tracking.admission import has_capacity
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.windows import window_ends
 
@@ -96,7 +96,7 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
     An ordered queue may be in another shard: there, placeholders are added (see `placeholder_rows`).
     """
     name = dead_letter_queue(source, settings)
-    if not name or not len(keys) or not has_room(state, source.name.sibling(name), settings):
+    if not name or not len(keys) or not has_capacity(state, source.name.sibling(name), settings):
         return False
     target = state.queue_number(source.name.sibling(name))
     there = state.queues[target]

@@ -38,7 +38,7 @@ from streaming.core.state.queues import (
 )
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.admission import has_room
+from streaming.core.tracking.admission import has_capacity
 from streaming.core.tracking.attempts import count_retried_of, refold
 from streaming.core.tracking.dedup import is_new
 
@@ -198,7 +198,7 @@ def _configure(
     if _timeouts(record, settings) != before:
         windows.add(number)
     dead_letters = attributes.get("dead_letter_queue")
-    if isinstance(dead_letters, str) and dead_letters and has_room(state, record.name.sibling(dead_letters), settings):
+    if isinstance(dead_letters, str) and dead_letters and has_capacity(state, record.name.sibling(dead_letters), settings):
         state.queues[state.queue_number(record.name.sibling(dead_letters))].dead_letter = True
 
 

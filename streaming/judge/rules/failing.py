@@ -34,9 +34,9 @@ RECEIVING_MS = 120_000
 """When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
 broken."""
 
-MAKING_MS = (10_000, 60_000)
-MAKING_FAILURES = 3
-MAKING_RATIO = 0.5
+PENDING_MS = (10_000, 60_000)
+PENDING_FAILURES = 3
+PENDING_RATIO = 0.5
 """QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
 and their share is at least half of the one at which a queue is failing."""
 
@@ -111,33 +111,33 @@ def _restart_ms(c: Context) -> int:
     return min(c.long_hold_ms, _window_ms(c))
 
 
-def failing_in_the_making(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
+def failure_pending(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
     """Whether QueueFailing may be about to fire: the signals it would explain are held back, for at most its window."""
-    since = memory.since.get(making_since.name)
+    since = memory.since.get(pending_since.name)
     return since is not None and now - since <= thresholds.failing_window_s * 1000
 
 
 @condition("failing_making")
-def making_since(c: Context) -> int | None:
+def pending_since(c: Context) -> int | None:
     """Several messages failed lately, and by then enough deliveries ended for QueueFailing."""
     limits = c.thresholds
     if not c.summary.total("failed") or c.is_dead_letter_queue or not len(c.recent):
         return None
     whole = outcomes(c, int(limits.failing_window_s * 1000))
-    making = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in MAKING_MS)
-    return c.now if making else None
+    pending = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in PENDING_MS)
+    return c.now if pending else None
 
 
 def _fail_together(c: Context, span_ms: int) -> bool:
     """Whether several messages failed recently: one poison message, however fast it comes back, is not a failing consumer."""
     lately = outcomes(c, span_ms)
-    if lately.failed < MAKING_FAILURES:
+    if lately.failed < PENDING_FAILURES:
         return False
     others = lately.failed - _most_failures_of_one(c, span_ms)
     # Where redeliveries are not reported, a dead letter may have more receives than failures seen; it still counts as one.
     others = max(others, len(_moved(c, span_ms)) - 1)
-    share = MAKING_RATIO * c.thresholds.failing_ratio
-    return others >= MAKING_FAILURES and others >= share * (others + lately.finished)
+    share = PENDING_RATIO * c.thresholds.failing_ratio
+    return others >= PENDING_FAILURES and others >= share * (others + lately.finished)
 
 
 def _most_failures_of_one(c: Context, span_ms: int) -> int:

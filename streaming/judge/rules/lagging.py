@@ -237,7 +237,7 @@ def _cause(c: Context) -> dict[str, Any]:
     Neither makes messages wait while all consumers have free prefetch capacity.
     """
     if passed := passed_over(c):
-        return _gone(c) or _none_takes(passed)
+        return _silent_consumer_cause(c) or _selector_mismatch_cause(passed)
     past = c.past
     split = past.last_before(c.now - WINDOW_MS)
     start = max(past.last_before(c.now - HOUR_MS - WINDOW_MS), 0)
@@ -258,16 +258,16 @@ def _cause(c: Context) -> dict[str, Any]:
     if comes >= CHANGED_FACTOR * came > 0:
         words = f"arrivals rose from {per_second(came)} to {per_second(comes)} messages/s"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
-    return _gone(c)
+    return _silent_consumer_cause(c)
 
 
-def _none_takes(passed: int) -> dict[str, Any]:
+def _selector_mismatch_cause(passed: int) -> dict[str, Any]:
     who = f"{plural(passed, 'consumer')} {'has' if passed == 1 else 'have'}"
     words = f"{who} free prefetch capacity, but no selector matches the waiting messages"
     return {"consumers_passed_over": passed, "cause": words}
 
 
-def _gone(c: Context) -> dict[str, Any]:
+def _silent_consumer_cause(c: Context) -> dict[str, Any]:
     """Name the consumers that fell silent."""
     silent = _silent_consumers(c, LATELY_MS)
     if not silent:
