@@ -1,13 +1,18 @@
-"""An endpoint that records requests and gives the answers that a test chooses."""
+"""An endpoint that records requests and gives the answers that a test chooses.
+
+Like SQS, it refuses a call whose queue URL has the host of another endpoint.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 JSON = "application/x-amz-json-1.0"
 
@@ -49,7 +54,7 @@ def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeS
             asked.append(found)
             watching = threading.Thread(target=self._watch, args=(found,), daemon=True)
             watching.start()
-            status, kind, content = answer(found)
+            status, kind, content = _refusal(found) or answer(found)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
@@ -77,3 +82,22 @@ def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeS
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _refusal(found: Asked) -> Answer | None:
+    """Return SQS's answer to a call for a queue of another endpoint, None for any other request."""
+    url = _queue_url(found)
+    if url is None or urlsplit(url).netloc == found.headers["Host"]:
+        return None
+    error = {"__type": "com.amazonaws.sqs#InvalidAddress", "message": f"The address {url} is not valid for this endpoint."}
+    return 404, JSON, json.dumps(error).encode()
+
+
+def _queue_url(found: Asked) -> str | None:
+    if "X-Amz-Target" not in found.headers:
+        return next(iter(parse_qs(found.body.decode("latin-1")).get("QueueUrl", ())), None)
+    try:
+        url = json.loads(found.body)["QueueUrl"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return url if isinstance(url, str) else None

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import httpx
@@ -24,7 +24,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.proxy.fake_sqs import JSON, Asked, fake_sqs
+from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
 from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
 from tests.services.process import free_port, listens
@@ -34,7 +34,6 @@ from tests.waiting import until
 _SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
 _MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
 
-_LARGE = json.dumps({"QueueUrl": "http://127.0.0.1/123456789012/orders", "MessageBody": "x" * (1 << 20)}).encode()
 _JSON_SEND = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "application/x-amz-json-1.0"}
 
 
@@ -66,6 +65,7 @@ def test_memory_is_limited_to_calls_in_flight() -> None:
     with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
         made = client(proxy.endpoint)
         url = f"{proxy.endpoint}/123456789012/orders"
+        large = json.dumps({"QueueUrl": url, "MessageBody": "x" * (1 << 20)}).encode()
         proxy.stats()
         before_kib = _resident_kib(proxy.pid)
         for _ in range(12):
@@ -73,9 +73,47 @@ def test_memory_is_limited_to_calls_in_flight() -> None:
             assert refused.status_code == 413
         with httpx.Client(headers={**_JSON_SEND, "Connection": "close"}, timeout=60) as http:
             for _ in range(30):
-                assert http.post(proxy.endpoint, content=_LARGE).status_code == 200
+                assert http.post(proxy.endpoint, content=large).status_code == 200
         assert _resident_kib(proxy.pid) - before_kib < 100 << 10
         sends(made, url, 1)
+
+
+_NAMES = ["SentTimestamp"]
+_ASKS: list[dict[str, list[str]]] = [
+    {},
+    {"AttributeNames": _NAMES},
+    {"MessageSystemAttributeNames": _NAMES},
+    {"MessageSystemAttributeNames": ["All"]},
+    {"MessageAttributeNames": ["order"]},
+]
+
+
+@pytest.mark.parametrize("asked", _ASKS, ids=str)
+@pytest.mark.parametrize("protocol", ["json", "query"])
+def test_a_receive_reaches_sqs_with_its_own_queue_url(
+    behind: tuple[FakeSqs, Proxy], asked: dict[str, list[str]], protocol: str
+) -> None:
+    """Whichever attributes the application lists; SQS refuses the proxy's address."""
+    fake, proxy = behind
+    fake.asked.clear()
+    url = f"{proxy.endpoint}/123456789012/orders"
+    if protocol == "json":
+        headers = {"X-Amz-Target": "AmazonSQS.ReceiveMessage", "Content-Type": JSON}
+        answer = httpx.post(proxy.endpoint, headers=headers, content=json.dumps({"QueueUrl": url, **asked}))
+        found = json.loads(fake.asked[0].body)["QueueUrl"]
+    else:
+        form = {"Action": "ReceiveMessage", "QueueUrl": url}
+        form |= {f"{name.removesuffix('s')}.{n}": value for name in asked for n, value in enumerate(asked[name], 1)}
+        answer = httpx.post(proxy.endpoint, data=form)
+        found = parse_qs(fake.asked[0].body.decode())["QueueUrl"][0]
+    assert (answer.status_code, found) == (200, f"{fake.endpoint}/123456789012/orders")
+
+
+@pytest.fixture(scope="module", params=[(), ("--lineage-attribute", "order-id")], ids=["", "lineage"])
+def behind(request: pytest.FixtureRequest) -> Iterator[tuple[FakeSqs, Proxy]]:
+    """An endpoint that answers each receive with a message, and a proxy in front of it."""
+    with fake_sqs(lambda _: (200, JSON, _MESSAGE)) as fake, proxy_service.start(fake.endpoint, *request.param) as made:
+        yield fake, made
 
 
 def _resident_kib(pid: int) -> int:
@@ -141,7 +179,7 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
     port = free_port()
     with proxy_service.start(f"http://127.0.0.1:{port}") as proxy:
         with pytest.raises(ClientError, match="no answer") as caught:
-            client(proxy.endpoint).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+            client(proxy.endpoint).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
         assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
         back = threading.Event()
@@ -154,7 +192,7 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
         thread = threading.Thread(target=come_back)
         thread.start()
         try:
-            client(proxy.endpoint, 10).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+            client(proxy.endpoint, 10).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         finally:
             back.set()
             thread.join()
@@ -172,7 +210,7 @@ def test_a_retried_call_is_dated_by_its_answer() -> None:
         return (500, JSON, b"{}") if "attempt=1" in asked.headers["amz-sdk-request"] else (200, JSON, _SENT)
 
     with fake_sqs(flaky) as fake, proxy_service.start(fake.endpoint) as proxy:
-        client(proxy.endpoint, 3).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        client(proxy.endpoint, 3).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         answered_ms = time.time() * 1000
         [event] = proxy.events()
     first_ms, second_ms = asked_ms
@@ -187,15 +225,15 @@ def test_without_credentials_the_sdk_gets_an_error_that_it_retries(tmp_path: Pat
     env["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
     with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint, env=env) as proxy:
         with pytest.raises(ClientError, match="no AWS credentials"):
-            client(proxy.endpoint).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+            client(proxy.endpoint).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         file.write_text("[default]\naws_access_key_id = late\naws_secret_access_key = late\n")
-        client(proxy.endpoint, 8).send_message(QueueUrl="http://x/1/q", MessageBody="a")
+        client(proxy.endpoint, 8).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         assert "Credential=late/" in fake.asked[0].headers["Authorization"]
 
 
 def _raw_call(endpoint: str, operation: str) -> socket.socket:
     """Make a call without reading its answer."""
-    body = json.dumps({"QueueUrl": "http://x/1/q", "MessageBody": "a", "WaitTimeSeconds": 20}).encode()
+    body = json.dumps({"QueueUrl": f"{endpoint}/1/q", "MessageBody": "a", "WaitTimeSeconds": 20}).encode()
     host = urlsplit(endpoint).netloc
     head = f"POST / HTTP/1.1\r\nHost: {host}\r\nX-Amz-Target: AmazonSQS.{operation}\r\nContent-Length: {len(body)}\r\n\r\n"
     made = socket.create_connection((urlsplit(endpoint).hostname, urlsplit(endpoint).port))

@@ -6,7 +6,7 @@ import http.client
 import json
 import subprocess
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import boto3
 import httpx
@@ -56,7 +56,7 @@ def _signed_for(region: str, service: str = "sqs") -> dict[str, str]:
 def test_the_applications_own_signature_does_not_leave_the_proxy(fake: FakeSqs, fenced: Proxy) -> None:
     """The forwarded request is correctly signed with the proxy's key and contains nothing of the application's credentials."""
     session = boto3.Session("APPKEY", "app-secret", "app-token", region_name="us-east-1")
-    session.client("sqs", endpoint_url=fenced.endpoint).send_message(QueueUrl="https://sqs.example/1/q", MessageBody="a")
+    session.client("sqs", endpoint_url=fenced.endpoint).send_message(QueueUrl=f"{fenced.endpoint}/1/q", MessageBody="a")
     [asked] = fake.asked
     everything = f"{asked.headers}{asked.body!r}"
     assert "APPKEY" not in everything
@@ -144,7 +144,7 @@ def test_a_page_that_rebinds_its_name_to_the_proxy_is_refused(fake: FakeSqs, nam
 )
 def test_an_application_may_call_by_private_and_allowed_names(fake: FakeSqs, named: Proxy, host: str) -> None:
     """Such are a sidecar's, a container's, a service's and an address; letters count the same in both cases."""
-    body = '{"QueueUrl":"http://sqs/1/q","MessageBody":"a"}'
+    body = f'{{"QueueUrl":"http://{host}/1/q","MessageBody":"a"}}'
     assert _call(named, "POST", host, _signed_for("us-east-1"), body=body).status_code == 200
     assert len(fake.asked) == 1
 
@@ -161,7 +161,8 @@ def test_a_get_request_is_forwarded_only_if_it_is_signed(
     fake: FakeSqs, fenced: Proxy, query: str, headers: dict[str, str], status: int
 ) -> None:
     """A page can have a browser fetch any URL as an image, without the headers of a script."""
-    answer = httpx.get(f"{fenced.endpoint}/?Action=PurgeQueue&QueueUrl=http%3A%2F%2Fsqs%2F1%2Fq{query}", headers=headers)
+    url = quote(f"{fenced.endpoint}/1/q", safe="")
+    answer = httpx.get(f"{fenced.endpoint}/?Action=PurgeQueue&QueueUrl={url}{query}", headers=headers)
     assert answer.status_code == status
     assert len(fake.asked) == (status == 200)
     assert ("signed" in answer.text) == (status == 403)
@@ -201,7 +202,7 @@ def test_no_request_reaches_any_other_host(fake: FakeSqs, fenced: Proxy, method:
 def test_a_queue_url_of_another_host_is_sent_to_the_endpoint(fake: FakeSqs, fenced: Proxy) -> None:
     """SQS checks the URL; the proxy connects only to its endpoint, whatever a parameter says."""
     body = json.dumps({"QueueUrl": "https://evil.example/1/q", "MessageBody": "a"}).encode()
-    assert httpx.post(fenced.endpoint, headers=_signed_for("us-east-1"), content=body).status_code == 200
+    assert httpx.post(fenced.endpoint, headers=_signed_for("us-east-1"), content=body).status_code == 404
     assert json.loads(fake.asked[0].body)["QueueUrl"] == "https://evil.example/1/q"
 
 
@@ -236,11 +237,11 @@ def test_no_log_contains_what_a_message_holds(fake: FakeSqs) -> None:
         form = {**json_call, "Content-Type": "application/x-www-form-urlencoded"}
         del form["X-Amz-Target"]
         for headers, body in (
-            (json_call, f'{{"QueueUrl":"http://x/1/q","MessageBody":"{_SECRET}"}}'),
+            (json_call, f'{{"QueueUrl":"{proxy.endpoint}/1/q","MessageBody":"{_SECRET}"}}'),
             (json_call, f'{{"MessageBody":"{_SECRET}'),
             (json_call, f'["{_SECRET}"]'),
             (json_call, f'{{"QueueUrl":{{"{_SECRET}":1}}}}'),
-            (form, f"Action=ReceiveMessage&QueueUrl=http://x/1/q&MessageBody={_SECRET}"),
+            (form, f"Action=ReceiveMessage&QueueUrl={proxy.endpoint}/1/q&MessageBody={_SECRET}"),
             (form, f"Action=SendMessageBatch&SendMessageBatchRequestEntry.{_SECRET}=1&MessageAttribute.{_SECRET}"),
         ):
             assert httpx.post(proxy.endpoint, headers=headers, content=body.encode()).status_code == 200

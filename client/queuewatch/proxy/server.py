@@ -173,6 +173,8 @@ class Handler:
         at_upstream = urls.to_upstream(url)
         if at_upstream != url:
             call.body = call.codec.with_queue_url(call.body, at_upstream)
+            # A call that asks for more attributes is encoded again from its parameters.
+            call.params = {**call.params, "QueueUrl": at_upstream}
         return urls.canonical(url)
 
     def _own(self, request: web.BaseRequest) -> web.Response:
