@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -114,6 +115,17 @@ def behind(request: pytest.FixtureRequest) -> Iterator[tuple[FakeSqs, Proxy]]:
     """An endpoint that answers each receive with a message, and a proxy in front of it."""
     with fake_sqs(lambda _: (200, JSON, _MESSAGE)) as fake, proxy_service.start(fake.endpoint, *request.param) as made:
         yield fake, made
+
+
+def test_a_compressed_call_is_forwarded_as_what_it_was_decompressed_to(behind: tuple[FakeSqs, Proxy]) -> None:
+    """SQS would try to decompress it again."""
+    fake, proxy = behind
+    fake.asked.clear()
+    call = json.dumps({"QueueUrl": f"{proxy.endpoint}/123456789012/orders", "MessageBody": "a"}).encode()
+    headers = {**_JSON_SEND, "Content-Encoding": "gzip"}
+    assert httpx.post(proxy.endpoint, headers=headers, content=gzip.compress(call)).status_code == 200
+    assert json.loads(fake.asked[0].body)["MessageBody"] == "a"
+    assert "Content-Encoding" not in fake.asked[0].headers
 
 
 def _resident_kib(pid: int) -> int:

@@ -27,8 +27,8 @@ _NOT_FORWARDED: Final = frozenset(
         # They apply only to the connection with the application.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
         *("transfer-encoding", "upgrade", "content-length", "expect", "host"),
-        # The proxy must be able to read the response.
-        "accept-encoding",
+        # The proxy must be able to read the response, and has decompressed the request.
+        *("accept-encoding", "content-encoding"),
         # The application's signature.
         *("authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256", "x-amz-region-set"),
     )
