@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -86,8 +86,9 @@ class _Queue:
     arn: str | None = None
     target: str = ""
     """The ARN of its dead-letter queue when it was last read, empty without one."""
-    tags: dict[str, str] = field(default_factory=dict)
-    sources: list[str] = field(default_factory=list)
+    tags: dict[str, str] | None = None
+    """None until they were read, as are the sources."""
+    sources: list[str] | None = None
     task: dict[str, Any] | None = None
     has_task: bool = False
     """Whether a task was ever reported: one that is no longer known has to be withdrawn."""
@@ -170,7 +171,7 @@ class AccountReader:
         return dead_letter_sources(self._client, queue.url)[:_MOST_SOURCES]
 
     def _is_wanted(self, queue: _Queue) -> bool:
-        return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags)
+        return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags or {})
 
     def _add_dead_letter_queues(self, kept: dict[str, _Queue]) -> None:
         """Add the dead-letter queues of watched queues, even if the configuration does not name them."""
@@ -203,9 +204,10 @@ class AccountReader:
             return None
         at = self._clock_ms()
         attributes = queue_attributes(answer)
-        if queue.tags:
+        # Also without any: the service keeps what it was told last.
+        if queue.tags is not None:
             attributes["tags"] = queue.tags
-        if queue.sources:
+        if queue.sources is not None:
             attributes["dead_letter_sources"] = queue.sources
         self._follow_task(queue, at)
         if queue.has_task:

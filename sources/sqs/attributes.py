@@ -16,8 +16,8 @@ SYSTEM: Final = "aws_sqs"
 def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
     """Return the contract's attributes from GetQueueAttributes' `Attributes`.
 
-    Anything SQS did not report is left out; `dead_letter_queue` and `max_receive_count` are null when it reported no
-    redrive policy, so that a removed one is noticed. Times are epoch milliseconds, durations seconds.
+    Anything SQS did not report is left out; `dead_letter_queue`, `max_receive_count` and `redrive_allow_policy` are null
+    when it reported no policy, so that a removed one is noticed. Times are epoch milliseconds, durations seconds.
     """
     found: dict[str, Any] = {"kind": "fifo" if answer.get("FifoQueue") == "true" else "standard"}
     for name, source in _COUNTS.items():
@@ -33,6 +33,7 @@ def queue_attributes(answer: Mapping[str, str]) -> dict[str, Any]:
     found["dead_letter_queue"] = place_of_arn(target).queue if target else None
     found["max_receive_count"] = to_number(redrive.get("maxReceiveCount")) if target else None
     allow = to_policy(answer.get("RedriveAllowPolicy"))
+    found["redrive_allow_policy"] = None
     if allow:
         found["redrive_allow_policy"] = {
             "permission": str(allow.get("redrivePermission", "allowAll")),

@@ -44,6 +44,7 @@ def test_a_standard_queue_with_all_attributes() -> None:
         "modified_at": T + 1000,
         "dead_letter_queue": "orders-dlq",
         "max_receive_count": 6,
+        "redrive_allow_policy": None,
     }
 
 

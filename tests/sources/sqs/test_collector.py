@@ -314,6 +314,31 @@ def test_a_running_redrive_task_that_cannot_be_read_is_withdrawn() -> None:
     assert look(10) is None
 
 
+def test_what_was_removed_from_a_queue_is_withdrawn() -> None:
+    """The service keeps what it was told last: a removed policy would be reported as wrong for ever."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN | {"RedriveAllowPolicy": '{"redrivePermission":"denyAll"}'}})
+    fake.tags = {"orders-dlq": {"team": "shop"}}
+    reader = AccountReader(fake, DiscoveryConfig())
+
+    def look() -> tuple[Any, Any, Any]:
+        reader.discover()
+        found = {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]
+        return tuple(found[name] for name in ("redrive_allow_policy", "tags", "dead_letter_sources"))  # type: ignore[return-value]
+
+    assert look() == ({"permission": "denyAll", "sources": []}, {"team": "shop"}, ["orders"])
+    fake.queues = {"orders": PLAIN, "orders-dlq": PLAIN}
+    fake.tags = {}
+    assert look() == (None, {}, [])
+
+
+def test_tags_and_sources_that_were_never_read_are_not_withdrawn() -> None:
+    """Without the permission to read them, nothing is known about them."""
+    fake: Any = Fake({"orders": PLAIN})
+    fake.fail = {"ListQueueTags": "AccessDenied", "ListDeadLetterSourceQueues": "AccessDenied"}
+    [event] = read_account(fake, DiscoveryConfig())
+    assert event["attributes"].keys().isdisjoint(("tags", "dead_letter_sources"))
+
+
 def test_concurrent_calls_are_limited() -> None:
     """There are never more than the configured number."""
     at_once = [0, 0]
