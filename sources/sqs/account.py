@@ -218,7 +218,9 @@ class AccountReader:
         """Read the redrive task, which only a dead-letter queue has; a running one is read each time."""
         # The clock may be set back.
         due = queue.progress is not None or abs(at - queue.task_read_at) >= self._move_task_interval_ms
-        if not queue.sources or queue.arn is None or not due:
+        # A task goes on when the queue loses its last source.
+        may_have_task = bool(queue.sources) or queue.progress is not None
+        if not may_have_task or queue.arn is None or not due:
             return
         queue.task_read_at = at
 
@@ -227,7 +229,9 @@ class AccountReader:
 
         found = self._try(queue, "ListMessageMoveTasks", read, None)
         if found is None:
-            if queue.progress is not None and abs(at - queue.progress.at) >= _PROGRESS_KNOWN_MS:
+            if not queue.sources:  # SQS lists tasks of dead-letter queues only, and will not tell how this one ends
+                queue.task = queue.progress = None
+            elif queue.progress is not None and abs(at - queue.progress.at) >= _PROGRESS_KNOWN_MS:
                 queue.task = None
             return
         task = latest(found)

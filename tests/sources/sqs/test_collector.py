@@ -314,6 +314,30 @@ def test_a_running_redrive_task_that_cannot_be_read_is_withdrawn() -> None:
     assert look(10) is None
 
 
+@pytest.mark.parametrize("answer", ["refused", "empty", "completed"])
+def test_a_running_redrive_task_of_a_queue_without_sources_is_not_reported_for_ever(answer: str) -> None:
+    """Once its last source queue is gone, its old progress would look like a task that has stopped (`RedriveStalled`)."""
+    fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+    now = [1_760_000_000_000]
+    task = {"Status": "RUNNING", "StartedTimestamp": now[0], "ApproximateNumberOfMessagesMoved": 20}
+    fake.tasks["orders-dlq"] = [task]
+    reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
+
+    def look() -> Any:
+        now[0] += 60_000
+        reader.discover()
+        return {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]["redrive_task"]
+
+    assert look()["status"] == "RUNNING"
+    fake.queues["orders"] = PLAIN
+    if answer == "refused":
+        fake.fail = {"ListMessageMoveTasks": "ResourceNotFoundException"}
+    fake.tasks["orders-dlq"] = [{**task, "Status": "COMPLETED"}] if answer == "completed" else []
+    found = [look(), look()]
+    assert [task and task["status"] for task in found] == (["COMPLETED"] * 2 if answer == "completed" else [None] * 2)
+    assert fake.calls.count("ListMessageMoveTasks") == 2
+
+
 def test_what_was_removed_from_a_queue_is_withdrawn() -> None:
     """The service keeps what it was told last: a removed policy would be reported as wrong for ever."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN | {"RedriveAllowPolicy": '{"redrivePermission":"denyAll"}'}})
