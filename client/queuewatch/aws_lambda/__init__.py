@@ -24,6 +24,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from queuewatch.aws_lambda.original import load_original
 
-    found = wrap(load_original())
+    try:
+        found = wrap(load_original())
+    except AttributeError as error:
+        # The runtime would take it for a missing handler, and not log the error of the function.
+        raise _of_the_function(error) from None
     globals()["handler"] = found
     return found
+
+
+def _of_the_function(error: AttributeError) -> Exception:
+    """Return an error that is logged like this one, with its type's name, text and traceback, but is no AttributeError."""
+    alike = type(type(error).__name__, (Exception,), {})
+    return alike(str(error)).with_traceback(error.__traceback__)
