@@ -35,5 +35,5 @@ def __getattr__(name: str) -> Any:
 
 def _of_the_function(error: AttributeError) -> Exception:
     """Return an error that is logged like this one, with its type's name, text and traceback, but is no AttributeError."""
-    alike = type(type(error).__name__, (Exception,), {})
+    alike: type[Exception] = type(type(error).__name__, (Exception,), {})
     return alike(str(error)).with_traceback(error.__traceback__)

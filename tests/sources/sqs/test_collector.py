@@ -347,7 +347,7 @@ def test_what_was_removed_from_a_queue_is_withdrawn() -> None:
     def look() -> tuple[Any, Any, Any]:
         reader.discover()
         found = {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]
-        return tuple(found[name] for name in ("redrive_allow_policy", "tags", "dead_letter_sources"))  # type: ignore[return-value]
+        return tuple(found[name] for name in ("redrive_allow_policy", "tags", "dead_letter_sources"))
 
     assert look() == ({"permission": "denyAll", "sources": []}, {"team": "shop"}, ["orders"])
     fake.queues = {"orders": PLAIN, "orders-dlq": PLAIN}
