@@ -7,8 +7,10 @@ import socket
 import threading
 import weakref
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
+from queuewatch.arguments import LONGEST_NAME, check_arguments
 from queuewatch.celery_exit import flush_before_celery_exit
 from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
 from queuewatch.handles import HandleMap
@@ -129,11 +131,18 @@ def watch(
     have `exit_deadline_s` to be sent; the same applies when SIGTERM would end the process by default (an application with its own
     handler, or one that exits with `os._exit`, should call `flush`). With 0, nothing is sent then and SIGTERM is not handled.
     Watching the same object again replaces the previous watch, and the watch of a client replaces that of its session for this
-    client: each call is reported once. Raises `ValueError` for an invalid `to` and `TypeError` for an object that cannot be
-    watched; a destination that does not answer is not an error. A client of another service than SQS is only logged.
+    client: each call is reported once. Raises `ValueError` or `TypeError` for a wrong argument, and where neither `to` nor the
+    environment names a destination; a destination that does not answer is not an error, nor is anything else in the environment.
+    A client of another service than SQS is only logged.
     """
     if is_disabled():
         return Watch()
+    check_arguments(
+        {"consumer": consumer, "scope": scope},
+        {"max_buffered": max_buffered, "max_batch": max_batch, "max_handles": max_handles},
+        {"linger_s": linger_s, "exit_deadline_s": exit_deadline_s},
+        lineage_attribute,
+    )
     emitter = _emitter_of(session_or_client)
     _warn_of_another_service(session_or_client)
     transport, key = _transport_of(to)
@@ -245,7 +254,7 @@ def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:
 
 
 def _consumer_name(given: str | None) -> Any:
-    given = given or os.environ.get(CONSUMER_VARIABLE)
+    given = given or _consumer_of_environment()
     if given:
         return lambda: given
     host = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
@@ -258,6 +267,22 @@ def _consumer_name(given: str | None) -> Any:
         return names[process]
 
     return name
+
+
+def _consumer_of_environment() -> str:
+    """Return the name that the environment gives, cut to what the service accepts: a typo must not stop the application."""
+    found = os.environ.get(CONSUMER_VARIABLE, "")
+    usable = found[:LONGEST_NAME].encode(errors="replace").decode()
+    if usable != found:
+        _warn_of_consumer(
+            f"{CONSUMER_VARIABLE} is longer than {LONGEST_NAME} characters or no valid UTF-8: {usable!r} is reported"
+        )
+    return usable
+
+
+@lru_cache(maxsize=1)
+def _warn_of_consumer(words: str) -> None:
+    log_warning("%s", words)  # once, for a process may watch many clients
 
 
 def _after_fork_in_child() -> None:

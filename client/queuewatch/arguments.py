@@ -1,0 +1,53 @@
+"""Checks the arguments of `watch` when it is called: later, a wrong one would cost events without a word."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+LONGEST_NAME: Final = 512
+"""Characters in the name of a consumer or of a scope that the service accepts."""
+_ATTRIBUTE: Final = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
+
+
+def check_arguments(
+    names: dict[str, Any], counts: dict[str, Any], seconds: dict[str, Any], lineage_attribute: str | None
+) -> None:
+    """Raise `TypeError` or `ValueError` for the first wrong argument, with its name and what to give instead."""
+    for name, value in names.items():
+        _check_name(name, value)
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is {value!r}: give an integer of 1 or more")
+        if value < 1:
+            raise ValueError(f"{name} is {value}: give 1 or more")
+    for name, value in seconds.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}: give a number of seconds, 0 or more")
+        if not value >= 0:
+            raise ValueError(f"{name} is {value}: give a number of seconds, 0 or more")
+    if lineage_attribute is None:
+        return
+    if not isinstance(lineage_attribute, str):
+        raise TypeError(f"lineage_attribute is {lineage_attribute!r}: give the name of a message attribute")
+    if not _ATTRIBUTE.fullmatch(lineage_attribute):
+        raise ValueError(
+            f"lineage_attribute is {lineage_attribute!r}: a message attribute of SQS has 1 to 256 letters, digits, `_`, `-` "
+            "and single dots inside, and does not begin with AWS. or Amazon."
+        )
+
+
+def _check_name(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}: give a string")
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"{name} has {len(value)} characters: give at most {LONGEST_NAME}")
+    if not is_text(value):
+        raise ValueError(f"{name} is {value!r}: half of a surrogate pair cannot be sent; give text that UTF-8 can encode")
+
+
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can encode a string."""
+    return all(not "\ud800" <= char <= "\udfff" for char in value)
