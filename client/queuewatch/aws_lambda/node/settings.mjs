@@ -22,7 +22,5 @@ export function settingsFrom(environment = process.env, log = console.error) {
     timeoutMarginMs: number("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", 200),
     visibilityTimeoutS: number("QUEUEWATCH_LAMBDA_VISIBILITY_TIMEOUT_S", undefined),
     reportsFailures: reports === undefined || reports === "" || !NO.has(reports.toLowerCase()),
-    // Up to Node.js 22 the managed runtimes ignore the return value of a plain function unless it is a promise.
-    ignoresPlainResults: /nodejs(1\d|20|22)\.x$/.test(environment.AWS_EXECUTION_ENV ?? ""),
   };
 }

@@ -1,7 +1,8 @@
 // The wrapped handler: calls the function's own handler and reports the outcome of the batch.
 
+import { Answer } from "./answer.mjs";
 import { Carrier } from "./carrier.mjs";
-import { RETURNED, failed, returned, timedOut } from "./outcome.mjs";
+import { failed, returned, timedOut } from "./outcome.mjs";
 import { transportFor } from "./posting.mjs";
 import { deliveryOf } from "./records.mjs";
 import { settingsFrom } from "./settings.mjs";
@@ -22,64 +23,52 @@ export function wrap(original, settings = settingsFrom()) {
     console.error(`queuewatch: QUEUEWATCH_TO: ${error.message}; no telemetry is sent`);
     return original;
   }
-  const begin = (event, context) => guarded(() => Invocation.of(event, context, settings, carrier));
-  // The runtime looks at the number of parameters: with three, it passes a callback.
-  if (original.length >= 3) {
-    return function handler(event, context, callback) {
-      const invocation = begin(event, context);
-      return invocation ? withCallback(original, this, event, context, callback, invocation) : original.call(this, event, context, callback);
-    };
-  }
-  return function handler(event, context) {
-    const invocation = begin(event, context);
-    return invocation ? withPromise(original, this, event, context, invocation, settings) : original.apply(this, arguments);
+  const handler = function (event, context, callback) {
+    const invocation = guarded(() => Invocation.of(event, context, settings, carrier));
+    if (!invocation) return original.apply(this, arguments);
+    if (typeof callback === "function") return withCallback(original, this, event, context, callback, invocation);
+    return withPromise(original, this, event, context, invocation);
   };
+  // The runtimes from Node.js 24 on refuse a handler that declares a callback.
+  return Object.defineProperty(handler, "length", { value: original.length });
 }
 
-function withPromise(original, self, event, context, invocation, settings) {
+/** Up to Node.js 22 the runtime passes a callback to every handler, and ignores a result that is not a promise. */
+function withCallback(original, self, event, context, callback, invocation) {
+  const answer = new Answer(invocation, context, callback);
+  let result;
+  try {
+    result = original.call(self, event, context, answer.callback);
+  } catch (error) {
+    answer.callback(error);
+    return undefined;
+  }
+  if (typeof result?.then === "function") return settled(result, answer);
+  answer.awaitEmptyLoop();
+  return result;
+}
+
+/** From Node.js 24 on the runtime posts what the handler returns, and knows no other answer. */
+function withPromise(original, self, event, context, invocation) {
+  const answer = { succeed: (result) => invocation.endWith(result), fail: (error) => invocation.end(failed(error)) };
   let result;
   try {
     result = original.call(self, event, context);
   } catch (error) {
-    return invocation.end(failed(error)).then(() => {
-      throw error;
-    });
+    result = Promise.reject(error);
   }
-  if (typeof result?.then !== "function") {
-    if (settings.ignoresPlainResults) {
-      void invocation.end(RETURNED); // the runtime responds with null once the event loop is empty, whatever was returned
-      return result;
-    }
-    return invocation.endWith(result).then(() => result);
-  }
-  return settled(result, invocation);
+  return settled(result, answer);
 }
 
-function withCallback(original, self, event, context, callback, invocation) {
-  const answer = (error, result) => {
-    const ended = error === undefined || error === null ? invocation.endWith(result) : invocation.end(failed(error));
-    void ended.then(() => callback(error, result));
-  };
-  let result;
-  try {
-    result = original.call(self, event, context, answer);
-  } catch (error) {
-    return invocation.end(failed(error)).then(() => {
-      throw error;
-    });
-  }
-  return typeof result?.then === "function" ? settled(result, invocation) : result;
-}
-
-async function settled(promise, invocation) {
+async function settled(promise, answer) {
   let result;
   try {
     result = await promise;
   } catch (error) {
-    await invocation.end(failed(error));
+    await answer.fail(error);
     throw error;
   }
-  await invocation.endWith(result);
+  await answer.succeed(result);
   return result;
 }
 
