@@ -1,6 +1,6 @@
-// Finds the function's own handler by the rules of the runtime interface client.
+// Finds the function's own handler by the rules of the runtime interface clients: what versions 3 or 4 accept, is accepted.
 
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -33,11 +33,12 @@ export async function loadOriginal(environment = process.env) {
 
 async function load(root, folder, module) {
   const file = path.resolve(root, folder, module);
+  const require = createRequire(import.meta.url);
   try {
+    if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) return require(file);
     for (const extension of ["", ".js", ".mjs", ".cjs"]) {
       if (existsSync(file + extension)) return await import(pathToFileURL(file + extension).href);
     }
-    const require = createRequire(import.meta.url);
     return require(require.resolve(module, { paths: [root, path.join(root, folder)] }));
   } catch (error) {
     if (error instanceof SyntaxError) error.name = "Runtime.UserCodeSyntaxError";
@@ -47,5 +48,5 @@ async function load(root, folder, module) {
 }
 
 function find(name, module) {
-  return name.split(".").reduce((nested, key) => (nested && typeof nested === "object" ? nested[key] : undefined), module);
+  return name.split(".").reduce((nested, key) => nested?.[key], module);
 }
