@@ -1,5 +1,5 @@
 // A runtime like those of Node.js 20 and 22: it passes a callback to every handler, and the context takes answers too.
-// It is written from the developer guide, and speaks the Runtime API as the real one does.
+// It follows what version 3.3.0 of the runtime interface client does, and speaks the Runtime API as the real one does.
 
 import http from "node:http";
 import path from "node:path";

@@ -1,4 +1,4 @@
-"""A message with no receives left, whose last window is over, may be gone as soon as a consumer receives: that is not reported."""
+"""A message with no receives left, whose last window is over, may be gone once a consumer receives: that is not reported."""
 
 from __future__ import annotations
 
