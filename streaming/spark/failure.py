@@ -13,6 +13,7 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 _WORKER_EXITED: Final = "Python worker exited unexpectedly"
 _WORKER_GONE: Final = re.compile(r"Connection reset|Broken pipe|Stream closed|EOFException")
 WHY_GONE: Final = "it crashed, was killed (for lack of memory: see the system's log), or hung for longer than Spark waits"
+_NOT_EXECUTABLE: Final = re.compile(r"UnsatisfiedLinkError: (\S+): .*failed to map segment from shared object")
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _LONGEST: Final = 500
 
@@ -31,6 +32,12 @@ def reason_of(error: BaseException | None) -> str:
         text = text[begins.end() :]
     if _WORKER_EXITED in text:
         return f"a Python worker exited unexpectedly: {WHY_GONE}"
+    if refused := _NOT_EXECUTABLE.search(text):
+        return (
+            f"{refused[1]} cannot be loaded, because its file system is mounted noexec: mount it with exec (Docker: "
+            "`--tmpfs /tmp:exec`), or set spark.conf's spark.driver.extraJavaOptions and spark.executor.extraJavaOptions to "
+            "-Djava.io.tmpdir=… with a folder whose files may be executed"
+        )
     for pattern in (_PYTHON if _TRACEBACK in text else _CAUSE, _CAUSE, _LOST_TASK):
         found = pattern.findall(text)
         if found:

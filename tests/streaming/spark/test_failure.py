@@ -41,11 +41,28 @@ Caused by: {cause}
 CRASHED = WORKER.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider ...")
 RESET = WORKER.format(cause="java.net.SocketException: Connection reset")
 REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].partition("\n\n")[0])
+NOEXEC = WORKER.format(
+    cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni72.so: /tmp/librocksdbjni72.so: "
+    "failed to map segment from shared object"
+)
+NO_REMEDY = WORKER.format(cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni72.so: wrong ELF class: ELFCLASS32")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        pytest.param(
+            NOEXEC,
+            "/tmp/librocksdbjni72.so cannot be loaded, because its file system is mounted noexec: mount it with exec (Docker: "
+            "`--tmpfs /tmp:exec`), or set spark.conf's spark.driver.extraJavaOptions and spark.executor.extraJavaOptions to "
+            "-Djava.io.tmpdir=… with a folder whose files may be executed",
+            id="/tmp is mounted noexec",
+        ),
+        pytest.param(
+            NO_REMEDY,
+            "UnsatisfiedLinkError: /tmp/librocksdbjni72.so: wrong ELF class: ELFCLASS32",
+            id="a library that fails for another reason",
+        ),
         pytest.param(CRASHED, f"a Python worker exited unexpectedly: {WHY_GONE}", id="a worker was killed"),
         pytest.param(
             RESET, f"a Python worker is gone (SocketException: Connection reset): {WHY_GONE}", id="Spark ended a worker"
