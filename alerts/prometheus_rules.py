@@ -64,7 +64,13 @@ def enabled(config: AlertRulesConfig) -> Iterator[Entry]:
 
 def silenced_by(entry: Entry) -> frozenset[str]:
     """Return the metrics whose series keep the alert from firing: it fires wrongly where `/metrics` leaves one of them out."""
-    return frozenset(re.findall(r"\bqueuewatch_\w+", entry.alert.expr.partition(" unless ")[2]))
+    firing, _, silencing = entry.alert.expr.partition(" unless ")
+    # Without a metric that it also fires by, the alert never fires.
+    return _metrics(silencing) - _metrics(firing)
+
+
+def _metrics(expr: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\bqueuewatch_\w+", expr))
 
 
 def recording_rules(config: AlertRulesConfig) -> dict[str, list[dict[str, Any]]]:

@@ -200,11 +200,15 @@ QUEUE_STALE = Entry(
     thresholds=(),
     severity="info",
     alert=AlertSpec(
-        expr='max by (%(by)s) (last_over_time(queuewatch_queue_status{status="stale"%(match)s}[3m])) > 0',
+        expr=(
+            'max by (%(by)s) (last_over_time(queuewatch_queue_status{status="stale"%(match)s}[3m])) > 0 '
+            'unless on (%(on)s) max by (%(on)s) (queuewatch_queue_status{status!="stale"}) == 1'
+        ),
         why=(
             "The status series is used because TelemetryStale is about a collector and has no queue label: Alertmanager needs "
             "the queue's labels to know which alerts to inhibit. Those outlast a restart of queuewatch, so this one must, too, "
-            "until JobDown inhibits them."
+            "until JobDown inhibits them. Another status ends it at once, also where the series of the old one is left out "
+            "instead of 0."
         ),
         summary="Nothing reports on a queue any more.",
         description=(

@@ -197,6 +197,7 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
         ),
         Check("boundary", "still at its last evaluation", {STALE: "1x8 0x30"}, "2m", (QUEUE_STALE,)),
         Check("boundary", "it ends at once", {STALE: "1x8 0x30"}, "2m15s"),
+        Check("quiet", "a queue that is back, without series of 0", {STALE: "1x8 stale", LAGGING: "_x9 1x30"}, "2m15s"),
     ),
     "CollectorSilent": (
         Check("fires", "while its time stamp stays", {HEARD: "0x100"}, "20m", (_silent("20m 0s"),)),

@@ -9,7 +9,7 @@ import yaml
 
 from alerts.catalogue import CATALOGUE
 from alerts.config import AlertRulesConfig
-from alerts.prometheus_rules import rule_groups
+from alerts.prometheus_rules import rule_groups, silenced_by
 from tests.rules.objective_cases import OBJECTIVE_CASES, OBJECTIVES
 from tests.rules.promtool import Check, rule_test_yaml, rules_needed, run_promtool
 from tests.rules.raw_cases import RAW_CASES
@@ -96,3 +96,10 @@ def test_promtool_fails_on_a_wrong_expectation(tmp_path: Path, prometheus_binari
     file.write_text(rule_test_yaml(rules, "QueuewatchJobDown", "", links, [wrong]))
     code, _ = run_promtool(prometheus_binaries.promtool, file)
     assert code != 0
+
+
+def test_an_alert_does_not_fire_wrongly_without_the_metric_it_fires_by() -> None:
+    """QueueStale reads the status twice: without that metric it never fires, so there is nothing to warn about."""
+    entries = {entry.name: entry for entry in CATALOGUE}
+    assert silenced_by(entries["QueueStale"]) == frozenset()
+    assert silenced_by(entries["MessageTooOld"]) == {"queuewatch_queue_info"}
