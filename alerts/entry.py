@@ -47,7 +47,7 @@ ALERT_GROUPS: tuple[AlertGroup, ...] = get_args(AlertGroup)
 DashboardName = Literal["overview", "queue", "groups", "dead-letters", "consumers", "pipeline"]
 DASHBOARD_NAMES: tuple[DashboardName, ...] = get_args(DashboardName)
 
-Unit = Literal["seconds", "ratio", "count", "events"]
+Unit = Literal["seconds", "ratio", "count", "records"]
 
 QUEUE_IDENTITY: tuple[str, ...] = ("job", "system", "scope_id", "queue")
 """The labels that distinguish the alerts of two queues. Not `instance`, because a restart must not look like a new alert."""

@@ -34,8 +34,8 @@ DEAD_LETTER_ARRIVED = Entry(
             "It stops at the number of findings listed one by one (100 by default)."
         ),
         "A message arrived in a dead-letter queue.",
-        f"{own_value('count')} message(s) arrived in {QUEUE} recently. Waiting there now: {messages_in('visible')}. Retention "
-        f"deletes the first of them in {companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
+        f"{own_value('count')} message(s) arrived in {QUEUE} recently. Waiting there now: {messages_in('visible')}. Time "
+        f"until retention deletes the first: {companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
     ),
     dashboard="dead-letters",
     evidence=(
@@ -115,7 +115,7 @@ DEAD_LETTER_EXPIRING = Entry(
     alert=signal_alert(
         "DeadLetterExpiring",
         "Dead letters are about to be deleted by retention.",
-        f"The first message of {QUEUE} is deleted in "
+        f"Time until retention deletes the first message of {QUEUE}: "
         f"{companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}. Waiting there: "
         f"{messages_in('visible')}. Open findings: {own_value('count')}.",
     ),

@@ -235,7 +235,7 @@ FALLING_BEHIND = Entry(
         description=f"{own_value('number')} records are waiting in the source and their number is growing.",
         identity=("job",),
         for_s=600.0,
-        limit=Limit(100_000.0, "events", "maximum number of waiting records while their number grows"),
+        limit=Limit(100_000.0, "records", "maximum number of waiting records while their number grows"),
     ),
     dashboard="pipeline",
     evidence=(EvidenceField("queuewatch_pipeline_lag_events", "records in the source that no batch has read yet"),),

@@ -67,10 +67,7 @@ def _invalid(share: str) -> Alert:
 
 
 def _late(share: str) -> Alert:
-    text = (
-        f"{share} of the events arrive later than the configured lateness. Messages of which only late events arrive are not "
-        "tracked."
-    )
+    text = f"{share} of the events arrive later than the configured lateness. Messages with only late events are not tracked."
     return Alert({**FIXED, "severity": "warning"}, text)
 
 

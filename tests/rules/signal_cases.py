@@ -103,8 +103,8 @@ LEFT = of("queuewatch_dead_letter_expiry_seconds", "orders-dlq")
 
 def _arrivals(n: int) -> Alert:
     text = (
-        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) recently. Waiting there now: unknown. Retention deletes "
-        "the first of them in 2h 30m 0s."
+        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) recently. Waiting there now: unknown. Time until "
+        "retention deletes the first: 2h 30m 0s."
     )
     return Alert(labels("warning", "orders-dlq", arrivals=str(n)), text)
 
@@ -246,8 +246,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "DeadLetterExpiring",
         "critical",
         _all((of("queuewatch_dead_letter_expiry_seconds"), "9000x40"), VISIBLE),
-        f"The first message of {WHERE} is deleted in 2h 30m 0s. Waiting there: 184. Open findings: {{n}}.",
-        f"The first message of {WHERE} is deleted in unknown. Waiting there: unknown. Open findings: {{n}}.",
+        f"Time until retention deletes the first message of {WHERE}: 2h 30m 0s. Waiting there: 184. Open findings: {{n}}.",
+        f"Time until retention deletes the first message of {WHERE}: unknown. Waiting there: unknown. Open findings: {{n}}.",
     ),
     "GroupStuck": (
         *state_signal(
