@@ -434,6 +434,28 @@ def test_alerts_link_to_the_configured_addresses(tmp_path: Path) -> None:
     assert "localhost" not in json.dumps([d for d in documents if "grafana_dashboard" in d["metadata"].get("labels", {})])
 
 
+@pytest.mark.slow
+def test_with_https_probes_and_scrape_use_it(tmp_path: Path) -> None:
+    """A probe without TLS fails at a port that speaks it, and Kubernetes kills the pod."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    shutil.copytree(ROOT / "alerts" / "generated", tmp_path / "alerts" / "generated")
+    overlay = tmp_path / "deploy" / "kubernetes" / "overlays" / "example"
+    file = overlay / "kustomization.yaml"
+    monitoring = "  - ../../components/monitoring\n"
+    file.write_text(file.read_text().replace(monitoring, f"{monitoring}  - ../../components/tls\n"))
+    documents = _kustomize(str(overlay))
+    pod = _one(documents, "StatefulSet")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert {container[f"{kind}Probe"]["httpGet"]["scheme"] for kind in ("startup", "liveness", "readiness")} == {"HTTPS"}
+    [folder] = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "tls"]
+    assert f"cert_file: {folder}/tls.crt" in (ROOT / "docs" / "deploying.md").read_text()
+    assert any(volume.get("secret", {}).get("secretName") == "queuewatch-tls" for volume in pod["volumes"])
+    [endpoint] = _one(documents, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    validate = pytest.importorskip("kubernetes_validate", reason="the package kubernetes-validate is not installed")
+    validate.validate(_one(documents, "StatefulSet"), "1.32", strict=True)
+
+
 def test_data_survives_the_pod(example: list[dict[str, Any]]) -> None:
     """Checkpoint, signal log and quarantine are on the claimed volume."""
     state = _one(example, "StatefulSet")["spec"]
