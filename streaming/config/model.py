@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SerializeAsAny, create_model, model_validator
@@ -22,6 +22,10 @@ from streaming.config.service import (
 from streaming.config.source import Sources
 from streaming.config.tracking import FoldedQueues, Judging, QueueOverrides, check_together, settings_of
 from streaming.core.settings import Settings
+from streaming.spool.pattern import matcher
+
+_INGESTED: Final = tuple(f"1700000000000-{'0' * 32}.{kind}" for kind in ("ndjson", "arrow"))
+"""Names of files as `sinks.http.staging` gives them."""
 
 
 class CollectSection(Section):
@@ -66,6 +70,11 @@ class Config(Section):
             if spool is None or urlsplit(spool.folder).scheme:
                 raise ValueError(
                     "http.ingest needs source.spool with a local folder, from which the job reads the accepted events"
+                )
+            if not all(map(matcher(spool.pattern), _INGESTED)):
+                raise ValueError(
+                    f"source.spool.pattern {spool.pattern!r} does not match all files that http.ingest writes, *.ndjson and "
+                    "*.arrow, and their events would never be read: remove the key, or use *.{ndjson,json,jsonl,arrow}"
                 )
         return self
 

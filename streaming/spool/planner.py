@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import translate
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,6 +16,7 @@ from streaming.folder import sync_folder
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.names import printable
+from streaming.spool.pattern import matcher
 from streaming.spool.pieces import Piece
 
 MOST_PIECES: Final = 4_000
@@ -103,7 +102,7 @@ class SpoolPlanner:
 
     def _names(self) -> set[str] | None:
         """Return the existing files; None when the folder cannot be listed, in which case none is forgotten."""
-        matches = _matcher(self.source.pattern)
+        matches = matcher(self.source.pattern)
         try:
             with os.scandir(self.folder) as entries:
                 fit = (entry for entry in entries if entry.name[0] not in "._" and matches(entry.name))
@@ -217,19 +216,3 @@ class SpoolPlanner:
         if name not in self._refused:
             self._refused.add(name)
             _log.warning(event, path=printable(str(self.folder / name)), error=error.strerror or str(error))
-
-
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Compile a shell pattern with alternatives in braces, as in Hadoop's file systems."""
-    alternatives = [re.compile(translate(one.replace("[^", "[!"))) for one in _expanded(pattern)]
-    return lambda name: any(one.match(name) for one in alternatives)
-
-
-def _expanded(pattern: str) -> Iterator[str]:
-    opens = pattern.find("{")
-    closes = pattern.find("}", opens)
-    if opens < 0 or closes < 0:
-        yield pattern
-        return
-    for choice in pattern[opens + 1 : closes].split(","):
-        yield from _expanded(pattern[:opens] + choice + pattern[closes + 1 :])

@@ -129,6 +129,16 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "lies inside folder",
         ),
         ("http:\n  ingest: {enabled: true}\n", "", "http.ingest needs source.spool"),
+        (
+            "http:\n  ingest: {enabled: true}\nsource: {spool: {folder: a, pattern: '*.json'}}\n",
+            "",
+            "source.spool.pattern '*.json' does not match all files that http.ingest writes",
+        ),
+        (
+            "http:\n  ingest: {enabled: true}\nsource: {spool: {folder: a, pattern: '*.{json,ndjson}'}}\n",
+            "",
+            "remove the key, or use *.{ndjson,json,jsonl,arrow}",
+        ),
         ("queues: {pattern: a}\n", "queues", "must be a list"),
         ("http: 9500\n", "http", "must be a section"),
         ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
