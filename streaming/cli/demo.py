@@ -44,13 +44,12 @@ def demo(
     for line in introduction():
         typer.echo(line)
     stop = threading.Event()
-    with stopped_by_signals(stop) as listen_again:
+    with stopped_by_signals(stop):
         store = run_demo(
             port=port,
             for_s=for_s,
             stop=stop,
             on_address=lambda url: typer.echo(f"\nStatus page: {url}/   metrics: {url}/metrics   stop: Ctrl-C\n"),
-            on_spark_up=listen_again,
             show=lambda watched, url: show(watched, stop, url=url),
         )
     typer.echo("\nResults:")

@@ -51,8 +51,8 @@ def serve_until_stopped(config: Config) -> None:
     """
     set_up_logging(config.log)
     stop = threading.Event()
-    with stopped_by_signals(stop) as listen_again:
-        run_service(config, stop, on_spark_up=listen_again)
+    with stopped_by_signals(stop):
+        run_service(config, stop)
     _log.info("stopped")
 
 
@@ -62,7 +62,6 @@ def run_service(
     *,
     store: SnapshotStore | None = None,
     on_listening: Callable[[RunningServer], None] = lambda _: None,
-    on_spark_up: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the service in this thread until `stop` is set. `on_listening` gets the server before Spark starts."""
     source_kinds(config)
@@ -91,7 +90,6 @@ def run_service(
             return stack.enter_context(open_outlets(config, checkpoint, folder_of, store, push, outlet_metrics))
 
         job = stack.enter_context(open_job(config, outlets_for, monitor))
-        on_spark_up()
         job.run(stop)
 
 

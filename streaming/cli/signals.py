@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,11 +14,8 @@ _log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Set `stop` on SIGTERM and SIGINT within the block; a second signal interrupts at once.
-
-    Yields a function to call once Spark is up, because PySpark installs its own handler.
-    """
+def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Set `stop` on SIGTERM and SIGINT within the block; a second signal interrupts at once."""
 
     def handle(number: int, _: FrameType | None) -> None:
         if stop.is_set():
@@ -26,14 +23,9 @@ def stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
         _log.info("stopping", signal=signal.Signals(number).name)
         stop.set()
 
-    def listen() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, handle)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    listen()
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield listen
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

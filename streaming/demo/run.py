@@ -87,7 +87,6 @@ def run_demo(
     for_s: float | None,
     stop: threading.Event,
     on_address: Callable[[str], None],
-    on_spark_up: Callable[[], None],
     show: Callable[[SnapshotStore, str], None],
 ) -> SnapshotStore:
     """Run the demo until `stop` is set or `for_s` seconds have passed since the first results; returns the last results.
@@ -120,7 +119,7 @@ def run_demo(
                 view.append(threading.Thread(target=show, args=(store, server.url), name="demo-view", daemon=True))
                 view[0].start()
 
-            run_service(config, stop, store=store, on_listening=listening, on_spark_up=on_spark_up)
+            run_service(config, stop, store=store, on_listening=listening)
             # Wait until the view has released the terminal before anything else writes to it.
             for thread in view:
                 thread.join(timeout=2)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import traceback
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
@@ -105,7 +109,22 @@ def launch_java(conf: SparkConf, *, kept_off_the_command_line: re.Pattern[str]) 
 
 def make_context(conf: SparkConf, gateway: Any) -> SparkContext:
     """Make the context of this process, which runs in the Java of `gateway`."""
-    return SparkContext(conf=conf, gateway=gateway)
+    with sigint_kept():
+        return SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def sigint_kept() -> Iterator[None]:
+    """Keep this process' handler of SIGINT while a context is made in the block.
+
+    PySpark's would replace it by one that raises KeyboardInterrupt, which Py4J logs with its traceback.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def java_pid() -> int | None:

@@ -25,6 +25,7 @@ from streaming.spark.internals import (
     launch_java,
     make_context,
     rename_checkpoint_files,
+    sigint_kept,
 )
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars, ensure_java
 
@@ -131,7 +132,8 @@ def open_session(
         conf = _java_conf(config, with_kafka=with_kafka, log_level=log_level, scratch=scratch)
         if not has_java():
             make_context(conf.setAppName(app_name), gateway if gateway is not None else _start_java(conf))
-    spark = SparkSession.builder.config(conf=conf.setAppName(app_name)).getOrCreate()
+    with sigint_kept():
+        spark = SparkSession.builder.config(conf=conf.setAppName(app_name)).getOrCreate()
     # For a JVM that was already running, whose own logging configuration remains.
     spark.sparkContext.setLogLevel(log_level)
     if _is_local(config.master) and local_folder(config.checkpoint_dir) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,13 @@ def test_java_gets_a_secret_but_not_on_its_command_line(spark: SparkSession) -> 
     assert "spark.sql.warehouse.dir" in command
     assert SECRET not in command
     assert hadoop_configuration(spark).get("fs.s3a.secret.key") == SECRET
+
+
+def test_ctrl_c_stays_with_the_handler_of_this_process(spark: SparkSession) -> None:
+    """PySpark's would end a service that is still starting with a traceback instead of a clean stop."""
+    assert spark.sparkContext is not None
+    handler: Any = signal.getsignal(signal.SIGINT)
+    assert not handler.__module__.startswith("pyspark")
 
 
 def test_a_worker_runs_with_the_memory_settings(spark: SparkSession) -> None:
