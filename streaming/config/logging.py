@@ -32,7 +32,8 @@ def set_up_logging(config: LogSection, stream: TextIO | None = None) -> None:
     if as_json:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=on_terminal)]
+        # The default formatter shows the variables of each frame, and there are secrets among them.
+        last = [structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=structlog.dev.plain_traceback)]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -41,6 +42,23 @@ def test_json_has_one_object_per_line_from_both_kinds_of_logger() -> None:
     assert (ours["event"], ours["batch_id"], ours["level"], ours["logger"]) == ("batch_done", 7, "info", "ours")
     assert theirs["event"] == "it failed"
     assert "ValueError: two\nlines" in theirs["exception"]
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_has_no_values_of_variables(form: Literal["console", "json"]) -> None:
+    """Requests with their logins are among them."""
+    stream = io.StringIO()
+    set_up_logging(LogSection(format=form), stream)
+
+    def send(headers: dict[str, str]) -> None:
+        raise OSError(f"{len(headers)} header was not sent")
+
+    try:
+        send({"Authorization": "-".join(["Bearer", "hush"])})
+    except OSError:
+        structlog.get_logger("ours").exception("failed")
+    assert "OSError: 1 header was not sent" in stream.getvalue()
+    assert "Bearer-hush" not in stream.getvalue()
 
 
 def test_auto_is_json_without_a_terminal() -> None:
