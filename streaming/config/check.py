@@ -6,7 +6,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -19,9 +19,11 @@ from streaming.config.other_variables import unread
 
 T = TypeVar("T")
 
+_LONGEST_SECRET: Final = 1 << 20
+
 
 def check_files(config: Config) -> None:
-    """Raise `ConfigErrors` for all configured files that cannot be read, and for secrets of `http` that are empty."""
+    """Raise `ConfigErrors` for all configured files that cannot be read, and for secrets that are empty."""
     errors = [error for key, path in _files(config, ()) if (error := _unreadable(key, path)) is not None]
     http = config.http
     readers = {"http.auth": http.auth.secrets, "http.metrics_auth": http.metrics_auth.secrets}
@@ -134,11 +136,19 @@ def _files(section: BaseModel, key: KeyPath) -> Iterator[tuple[KeyPath, Path]]:
             for inner, below in value.items():
                 if isinstance(below, BaseModel):
                     yield from _files(below, (*key, name, str(inner)))
+        elif isinstance(value, tuple):
+            for i, below in enumerate(value):
+                if isinstance(below, BaseModel):
+                    yield from _files(below, (*key, name, i))
 
 
 def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
+    # The secrets of `http` have a check of their own.
+    is_secret = str(key[-1]).endswith(("token_file", "password_file")) and key[0] != "http"
     try:
         with path.open("rb") as file:
+            if is_secret and not file.read(_LONGEST_SECRET).strip():
+                return ConfigError(dotted_name(key), f"{path} is empty", "Write the secret to it, or remove the key")
             file.read(1)
     except OSError as error:
         return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")

@@ -24,6 +24,43 @@ def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
     assert [error.key for error in caught.value.errors] == ["source.kafka.ssl_ca_file", "collect.activemq.password_file"]
 
 
+def test_files_in_lists_are_checked_too(tmp_path: Path) -> None:
+    """`run` refuses to start without those of an Alertmanager."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text(
+        "alertmanager: {destinations: [{url: 'http://a:9093'}, {url: 'http://b:9093', ca_file: none.pem, token_file: none}]}\n"
+    )
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {}))
+    assert [error.key for error in caught.value.errors] == [
+        "alertmanager.destinations[1].token_file",
+        "alertmanager.destinations[1].ca_file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("collect: {cloudflare: {account_id: a, token_file: TOKEN}}\n", "collect.cloudflare.token_file"),
+        ("collect: {activemq: {username: me, password_file: TOKEN}}\n", "collect.activemq.password_file"),
+        (
+            "alertmanager: {destinations: [{url: 'http://a:9093', token_file: TOKEN}]}\n",
+            "alertmanager.destinations[0].token_file",
+        ),
+    ],
+)
+def test_an_empty_secret_of_another_section_is_named(tmp_path: Path, text: str, key: str) -> None:
+    """Its section would log in with nothing."""
+    path, token = tmp_path / "queuewatch.yaml", tmp_path / "token"
+    token.write_text("\n")
+    path.write_text(text.replace("TOKEN", str(token)))
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {}))
+    assert [str(error) for error in caught.value.errors] == [
+        f"{key}: {token} is empty. Write the secret to it, or remove the key"
+    ]
+
+
 @pytest.mark.parametrize("section", ["http.auth", "http.metrics_auth", "http.ingest"])
 def test_an_empty_secret_is_named(tmp_path: Path, section: str) -> None:
     """An empty token would mean that no token is needed, which is surely not what was intended."""
