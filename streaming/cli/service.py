@@ -31,7 +31,7 @@ from sources.wire.scan import is_compiled
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import is_loopback, read_secret, unread_variables, warnings
+from streaming.config.check import check_http, read_secret, unread_variables, warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
@@ -70,6 +70,7 @@ def run_service(
     monitor = Monitor()
     with ExitStack() as stack:
         # First everything that can fail at once, because Spark takes seconds to start.
+        check_http(config)
         push = _alertmanager(config)
         if push is not None:
             stack.callback(push.close)
@@ -155,12 +156,6 @@ def _ingest(config: Config) -> IngestSettings | None:
     spool = config.source.spool
     assert spool is not None, "the model refuses ingest without a spool folder"
     token = read_secret("http.ingest", section.bearer_token)
-    if token is None and not section.allow_without_token and not is_loopback(config.http.host):
-        raise ConfigError(
-            "http.ingest",
-            f"anyone who can reach {config.http.host}:{config.http.port} could send events",
-            "Set http.ingest.token_file, or http.ingest.allow_without_token: true if only senders can reach the port",
-        )
     try:
         stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
@@ -35,6 +36,34 @@ def check_files(config: Config) -> None:
                 errors.append(error)
     if errors:
         raise ConfigErrors(errors)
+
+
+def check_http(config: Config) -> None:
+    """Raise `ConfigError` if strangers could send events, or for an unusable certificate: `run` refuses to start with either."""
+    http = config.http
+    ingest = http.ingest
+    open_to_all = ingest.enabled and not ingest.allow_without_token and not is_loopback(http.host)
+    if open_to_all and read_secret("http.ingest", ingest.bearer_token) is None:
+        raise ConfigError(
+            "http.ingest",
+            f"anyone who can reach {http.host}:{http.port} could send events",
+            "Set http.ingest.token_file, or http.ingest.allow_without_token: true if only senders can reach the port",
+        )
+    if http.tls.cert_file is not None:
+        _check_tls(http.tls.cert_file, http.tls.key_file)
+
+
+def _check_tls(cert: Path, key: Path | None) -> None:
+    try:
+        # Without a function for the password, OpenSSL asks for that of an encrypted key on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            "http.tls",
+            f"{cert} and {key} cannot be used ({reason})",
+            "Configure a PEM certificate and its private key without a password",
+        ) from error
 
 
 def check_destination(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import json
 import socket
@@ -15,6 +16,9 @@ from unittest.mock import patch
 
 import pytest
 import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from sinks.http import HttpSettings, create_app, serve
 from sinks.http.access import Access, Credentials
@@ -23,6 +27,8 @@ from streaming.cli.errors import EXIT_USAGE, exit_code
 from streaming.cli.main import main
 from streaming.cli.service import run_service
 from streaming.cli.versions import all_versions
+from streaming.config import load_config
+from streaming.config.check import check_http
 from streaming.config.errors import ConfigError
 from streaming.config.model import Config
 from streaming.release import own_version
@@ -195,6 +201,57 @@ def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, op
         run_service(config, threading.Event())
     assert exit_code(caught.value) == EXIT_USAGE
     assert str(caught.value) == f"http.ingest: {token} is empty. Write the secret to it, or remove the key"
+
+
+@pytest.mark.parametrize(
+    ("http", "says"),
+    [
+        pytest.param(
+            "{host: 0.0.0.0, port: 0, ingest: {enabled: true}}",
+            "http.ingest: anyone who can reach 0.0.0.0:0 could send events. Set http.ingest.token_file",
+            id="ingest without a token",
+        ),
+        pytest.param(
+            "{port: 0, tls: {cert_file: cert.pem, key_file: key.pem}}",
+            "http.tls: cert.pem and key.pem cannot be used (",
+            id="files that are no certificate",
+        ),
+    ],
+)
+def test_the_check_refuses_what_run_refuses(
+    in_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, http: str, says: str
+) -> None:
+    """Both exit with 2."""
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_text("no PEM\n")
+    (tmp_path / "q.yaml").write_text(f"http: {http}\nsource: {{spool: {{folder: in}}}}\n")
+    done = in_process("check-config", "q.yaml")
+    assert (done.returncode, done.stderr.startswith(f"queuewatch: {says}")) == (EXIT_USAGE, True), done.stderr
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        run_service(load_config(tmp_path / "q.yaml", {}), threading.Event())
+    assert str(caught.value).startswith(says)
+
+
+def test_an_encrypted_key_is_refused_without_asking_for_its_password(tmp_path: Path) -> None:
+    """OpenSSL would ask on the terminal, and a service has none."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    locked = serialization.BestAvailableEncryption(b"word")
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "queuewatch test")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    certificate = tmp_path / "cert.pem"
+    certificate.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    config = Config.model_validate({"http": {"tls": {"cert_file": str(certificate), "key_file": str(file)}}})
+    with pytest.raises(ConfigError, match=r"its private key without a password"):
+        check_http(config)
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    check_http(config)
 
 
 @pytest.mark.slow
