@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -22,6 +23,13 @@ SPARK_CONF_OWNED = frozenset(
     }
 )
 """Settings that the pipeline depends on; `spark.conf` must not change them."""
+
+_MASTER: Final = re.compile(
+    r"local(\[([1-9][0-9]*|\*)(\s*,\s*[1-9][0-9]*)?\])?"
+    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
+    r"|yarn|(spark|k8s)://\S+"
+)
+_HEAP_SIZE: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
 
 class SparkSection(Section):
@@ -41,6 +49,20 @@ class SparkSection(Section):
     """Heap of the Java process; in local mode this is all of Spark. Python needs additional memory. spark-submit has its own."""
     conf: Properties = Field(default_factory=dict)
     """Additional Spark settings, by Spark's names."""
+
+    @field_validator("master")
+    @classmethod
+    def _is_master(cls, master: str) -> str:
+        if not _MASTER.fullmatch(master):
+            raise ValueError(f"{master!r} is not a Spark master: use local[*], local[4], spark://host:7077, yarn or k8s://…")
+        return master
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _is_heap_size(cls, size: str) -> str:
+        if not _HEAP_SIZE.fullmatch(size):
+            raise ValueError(f"{size!r} is not a size that Java accepts: use a whole number with its unit, as 2g or 1500m")
+        return size
 
     @model_validator(mode="after")
     def _conf_is_ours_to_give(self) -> Self:

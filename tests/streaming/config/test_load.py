@@ -142,6 +142,12 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("queues: {pattern: a}\n", "queues", "must be a list"),
         ("http: 9500\n", "http", "must be a section"),
         ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
+        ("spark: {driver_memory: two}\n", "spark.driver_memory", "'two' is not a size that Java accepts"),
+        ("spark: {driver_memory: 2gb}\n", "spark.driver_memory", "use a whole number with its unit"),
+        ("spark: {driver_memory: '1024'}\n", "spark.driver_memory", "use a whole number with its unit"),
+        ("spark: {master: foo}\n", "spark.master", "'foo' is not a Spark master"),
+        ("spark: {master: 'local[0]'}\n", "spark.master", "is not a Spark master"),
+        ("spark: {master: 'spark://'}\n", "spark.master", "is not a Spark master"),
         ("spark: {master: 7077}\n", "spark.master", "must be text: put it in quotes, not '7077'"),
         ("alertmanager: {destinations: [{url: 'a:9093'}]}\n", "alertmanager.destinations[0].url", "begin it with http://"),
         (
@@ -180,6 +186,26 @@ def test_an_invalid_value_is_refused(write: ConfigFile, text: str, key: str, say
     """The error says in words what is wrong."""
     found = mistakes(write(text))
     assert [(m.key, says in str(m)) for m in found] == [(key, True)], found
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[4]",
+        "local[*]",
+        "local[*, 3]",
+        "local-cluster[2,1,1024]",
+        "spark://a:7077,b:7077",
+        "yarn",
+        "k8s://https://10.0.0.1:6443",
+    ],
+)
+@pytest.mark.parametrize("memory", ["2g", "1500m", "2G"])
+def test_masters_and_sizes_that_spark_accepts_are_accepted(write: ConfigFile, master: str, memory: str) -> None:
+    """As in `spark-submit --master` and `--driver-memory`."""
+    spark = load_config(write(f"spark: {{master: '{master}', driver_memory: {memory}}}\n"), {}).spark
+    assert (spark.master, spark.driver_memory) == (master, memory)
 
 
 @pytest.mark.parametrize("value", [".inf", ".nan", "-.inf", "-1", "1.0e+300", "1.0e+10"])
