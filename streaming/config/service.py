@@ -91,8 +91,8 @@ class IngestSection(Section):
     """Refuse events while more bytes than this wait in the spool folder; only useful if files are not kept."""
 
     def bearer_token(self) -> str | None:
-        """Read the token. Raises `OSError` if its file cannot be read, `ValueError` if it is empty or not text."""
-        return _secret(self.token, self.token_file)
+        """Read the token. Raises `OSError` if its file cannot be read, `ValueError` if it is empty or unusable in a header."""
+        return _bearer(self.token, self.token_file)
 
 
 class AuthSection(Section):
@@ -111,8 +111,18 @@ class AuthSection(Section):
         return self
 
     def secrets(self) -> tuple[str | None, str | None]:
-        """Read password and token. Raises `OSError` if a file cannot be read, `ValueError` if it is empty or not text."""
-        return _secret(self.password, self.password_file), _secret(self.token, self.token_file)
+        """Read password and token. Raises `OSError` if a file cannot be read, `ValueError` for one that cannot be used."""
+        return _secret(self.password, self.password_file), _bearer(self.token, self.token_file)
+
+
+def _bearer(given: SecretStr | None, file: Path | None) -> str | None:
+    token = _secret(given, file)
+    if token is not None and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise ValueError(
+            f"{file if given is None else 'the token'} has characters that clients cannot send in a header: "
+            "a token is one line of printable ASCII"
+        )
+    return token
 
 
 def _secret(given: SecretStr | None, file: Path | None) -> str | None:

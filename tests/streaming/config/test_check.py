@@ -87,6 +87,22 @@ def test_a_secret_that_is_no_text_is_named(tmp_path: Path, section: str) -> None
     ]
 
 
+@pytest.mark.parametrize("section", ["http.auth", "http.metrics_auth", "http.ingest"])
+@pytest.mark.parametrize("token", ["hush\nhush", "hüsh", "hush\x07"])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_token_that_clients_cannot_send_is_named_but_not_shown(tmp_path: Path, section: str, token: str, in_file: bool) -> None:
+    """Nobody would have access, and every answer would be 401."""
+    path, file = tmp_path / "queuewatch.yaml", tmp_path / "token"
+    file.write_text(f"{token}\n", encoding="utf-8")
+    path.write_text(f"http: {{{section.removeprefix('http.')}: {{token_file: {file}}}}}\n" if in_file else "http: {}\n")
+    variable = f"QUEUEWATCH_{section.upper().replace('.', '__')}__TOKEN"
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {} if in_file else {variable: token}))
+    (error,) = caught.value.errors
+    assert str(error).startswith(f"{section}: {file if in_file else 'the token'} has characters that clients cannot send")
+    assert "sh" not in str(error).replace(str(file), "")
+
+
 def test_a_nul_byte_in_a_file_name_is_named(tmp_path: Path) -> None:
     """Each such file is listed once, and reading the secret is a configuration error too."""
     path = tmp_path / "queuewatch.yaml"
