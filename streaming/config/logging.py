@@ -11,7 +11,8 @@ import structlog
 from streaming.config.service import LogSection
 
 # Libraries that log each request or reconnect attempt; and py4j, which repeats what Spark and the job already log.
-_QUIET = {"kafka": logging.ERROR, "py4j": logging.CRITICAL, "httpx": logging.WARNING, "uvicorn": logging.WARNING}
+# uvicorn's warnings are about requests that clients get wrong, and its advice on WebSockets does not apply.
+_QUIET = {"kafka": logging.ERROR, "py4j": logging.CRITICAL, "httpx": logging.WARNING, "uvicorn": logging.ERROR}
 
 
 def set_up_logging(config: LogSection, stream: TextIO | None = None) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Literal
 
 import pytest
 import structlog
 
+from sinks.http import create_app, serve
+from sinks.store import SnapshotStore
 from streaming.config.logging import set_up_logging
 from streaming.config.service import LogSection
 
@@ -78,6 +81,21 @@ def test_the_level_applies_and_noisy_libraries_are_quiet() -> None:
     structlog.get_logger("ours").info("shown")
     assert "hidden" not in stream.getvalue()
     assert "shown" in stream.getvalue()
+
+
+def test_wrong_requests_are_not_logged_but_errors_of_the_service_are() -> None:
+    """Scanners send requests that are not HTTP, or ask for a WebSocket: anyone who reaches the port could fill the log."""
+    stream = io.StringIO()
+    set_up_logging(LogSection(format="json"), stream)
+    with serve(create_app(SnapshotStore()), port=0) as server:
+        upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        for request in (b"no HTTP\r\n\r\n", upgrade):
+            with socket.create_connection((server.host, server.port), timeout=5) as client:
+                client.sendall(request)
+                assert client.recv(8) == b"HTTP/1.1"
+    assert stream.getvalue() == ""
+    logging.getLogger("uvicorn.error").error("Exception in ASGI application")
+    assert "Exception in ASGI application" in stream.getvalue()
 
 
 def test_a_second_setup_does_not_duplicate_lines() -> None:
