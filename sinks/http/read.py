@@ -272,7 +272,7 @@ def _number(params: QueryParams, name: str, default: int, most: int) -> int:
     text = params.get(name)
     if text is None:
         return default
-    if not text.isdecimal() or len(text) > 9 or int(text) > most:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) > most:
         raise _bad(name, text, (f"a whole number from 0 to {most}",))
     return int(text)
 

@@ -152,6 +152,7 @@ def test_pages_hold_each_queue_once(start: StartService) -> None:
         ("sort=size", "sort=size", "attention"),
         ("status=broken", "status=broken", "lagging"),
         ("limit=-1", "limit=-1", "a whole number from 0 to 1000"),
+        ("limit=٣", "limit=٣", "a whole number from 0 to 1000"),
         ("limit=1001", "limit=1001", "a whole number from 0 to 1000"),
         ("order=up", "order=up", "asc, desc"),
         ("offset=99999999999", "offset=99999999999", "a whole number from 0 to 999999999"),
