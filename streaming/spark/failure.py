@@ -14,6 +14,7 @@ _WORKER_EXITED: Final = "Python worker exited unexpectedly"
 _WORKER_GONE: Final = re.compile(r"Connection reset|Broken pipe|Stream closed|EOFException")
 WHY_GONE: Final = "it crashed, was killed (for lack of memory: see the system's log), or hung for longer than Spark waits"
 _NOT_EXECUTABLE: Final = re.compile(r"UnsatisfiedLinkError: (\S+): .*failed to map segment from shared object")
+_FRAMES: Final = re.compile(r"(?:\n\s+at [^\n]+){1,5}")
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _LONGEST: Final = 500
 
@@ -41,7 +42,7 @@ def reason_of(error: BaseException | None) -> str:
     for pattern in (_PYTHON if _TRACEBACK in text else _CAUSE, _CAUSE, _LOST_TASK):
         found = pattern.findall(text)
         if found:
-            reason = _short(found[-1])
+            reason = _short(_with_frames(found[-1], text))
             if _WORKER_GONE.search(reason) and _TRACEBACK not in text:
                 return f"a Python worker is gone ({reason}): {WHY_GONE}"
             return reason
@@ -55,6 +56,12 @@ def is_full_disk(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def _with_frames(cause: str, text: str) -> str:
+    """Add the first frames of the stack trace to a cause that only announces them, as for a query that does not stop."""
+    frames = _FRAMES.match(text.rpartition(cause)[2]) if cause.endswith(":") else None
+    return cause + frames.group() if frames is not None else cause
 
 
 def _short(text: str) -> str:

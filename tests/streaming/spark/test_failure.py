@@ -40,6 +40,13 @@ Caused by: {cause}
 """  # noqa: E501 - as Spark writes it
 CRASHED = WORKER.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider ...")
 RESET = WORKER.format(cause="java.net.SocketException: Connection reset")
+HANGS = """An error occurred while calling o71.stop.
+: java.util.concurrent.TimeoutException: Stream Execution thread for stream [id = 1] failed to stop within 30000 milliseconds.
+\tat a.b.C(D.scala:1)
+Caused by: org.apache.spark.SparkException: The stream thread was last executing:
+\tat java.base/java.lang.Object.wait(Native Method)
+\tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutureImpl.java:165)
+"""
 REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].partition("\n\n")[0])
 NOEXEC = WORKER.format(
     cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni72.so: /tmp/librocksdbjni72.so: "
@@ -71,6 +78,12 @@ NO_REMEDY = WORKER.format(cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdb
             REMOTE, "UnreadableBlob: the state is of format 9, this release reads up to 1", id="Python behind Java's line"
         ),
         (PYTHON, "UnreadableBlob: the state is of format 9, this release reads up to 1"),
+        pytest.param(
+            HANGS,
+            "SparkException: The stream thread was last executing: at java.base/java.lang.Object.wait(Native Method) "
+            "at org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutureImpl.java:165)",
+            id="a query that does not stop",
+        ),
         (JAVA, "UnknownTopicOrPartitionException: This server does not host this topic-partition."),
         (
             "[STREAM_FAILED] Query terminated:  no  \n reason\n=== Streaming Query ===\nplan",
