@@ -261,3 +261,10 @@ def test_one_count_does_not_show_that_nothing_moves(tmp_path: Path, polls: int, 
     """The second one does, however long it took to come."""
     lines = replayed(counted([5] * polls, every_s=240), tmp_path, until_s=600)
     assert bool(lines.signals("QueueStalled", "firing")) == fires
+
+
+def test_no_bound_of_an_age_passes_the_reported_retention(tmp_path: Path) -> None:
+    """A backlog that no longer grows because as many messages expire as are sent is at most as old as they live."""
+    lines = replayed(counted([min(6 * i, 120) for i in range(80)], retention_s=600), tmp_path, every="300s")
+    ages = lines.metric("oldest_message_age_seconds", queue="q", scope="all")
+    assert (ages[300], ages[2_100]) == (270, 600)

@@ -70,7 +70,8 @@ def learn(c: Context) -> Knowledge:
     # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
     if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
         return Knowledge(reason, messages, _tracked_ages(c, reason, latest, waiting))
-    ages = least_ages(evidence, summary, c.past, latest, c.now, ends_reported=every_end_is_reported(c.recent, c.visibility_ms))
+    ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
+    ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
     return Knowledge(reason, messages, ages)
 
 

@@ -119,13 +119,22 @@ def _ages_of_tracked(summary: QueueSummary, visibility_ms: int, now: int) -> dic
 
 
 def least_ages(
-    e: Evidence, summary: QueueSummary, past: Window, latest: Depth | None, now: int, *, ends_reported: bool
+    e: Evidence,
+    summary: QueueSummary,
+    past: Window,
+    latest: Depth | None,
+    now: int,
+    *,
+    ends_reported: bool,
+    retention_ms: int = NEVER,
 ) -> dict[str, Age]:
     """Return lower bounds of the ages: the oldest from all arguments whose condition is established.
 
-    `ends_reported`: the end of every recent delivery was seen.
+    What counts prove is at most as old as the retention: an equal backlog consists of other messages by then. Tracked messages
+    expire one by one. `ends_reported`: the end of every recent delivery was seen.
     """
     found: dict[str, list[int]] = {"all": [], "visible": [], "healthy": []}
+    kept_from = now - retention_ms
     counted = latest is not None and now - latest.at <= FRESH_BOUND_MS
     in_flight = int(past["tracked_in_flight"][-1])
     if latest is not None and latest.unsettled == 0 and counted:
@@ -143,7 +152,7 @@ def least_ages(
         for scope, minus in (("all", used_up), ("visible", used_up + in_flight + delayed), ("healthy", used_up + poison)):
             at = settlement_bound(past, since, minus=minus, exact=exact)
             if at is not None:
-                found[scope].append(at)
+                found[scope].append(max(at, kept_from))
         for scope, name in (("all", "oldest_received"), ("visible", "oldest_received_visible")):
             if summary.numbers[name] < NEVER:
                 found[scope].append(summary.numbers[name])
@@ -154,17 +163,17 @@ def least_ages(
         for scope, most in (("all", latest.unsettled), ("visible", latest.visible)):
             at = send_bound(past, most, max(int(past.at[0]), e.sends.agreed_since), exact=e.exact_sends >= EXACT_COUNTS)
             if at is not None:
-                found[scope].append(at)
+                found[scope].append(max(at, kept_from))
     if _rows_are_there(e, past, now, dead_letters=summary.dead_letter):
         found["all"].append(summary.oldest_but_used_up[0])
         found["visible"].append(summary.oldest_but_used_up[1])
     if counted and e.frozen_sure_at and frozen:
         # No message is in flight and none leaves: these are the messages of that time.
-        found["all"].append(e.frozen_sure_at)
-        found["visible"].append(e.frozen_sure_at)
+        found["all"].append(max(e.frozen_sure_at, kept_from))
+        found["visible"].append(max(e.frozen_sure_at, kept_from))
         if e.standstill_at > e.sends.agreed_since and e.sends.holds(now):
-            found["all"].append(e.standstill_at)
-            found["visible"].append(e.standstill_at)
+            found["all"].append(max(e.standstill_at, kept_from))
+            found["visible"].append(max(e.standstill_at, kept_from))
     return {scope: Age(min(times), False) for scope, times in found.items() if times and min(times) < NEVER}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.core.reporting.report import QueueSummary
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.queues import Depth
+from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.compare import compare_count
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.knowledge.queue import least_ages
@@ -88,3 +88,21 @@ def test_counts_in_flight_that_match_are_counted(pairs: list[tuple[int, int]], m
     for n, depth in enumerate(depths):
         compare_count(evidence, depths[:n], depth, past)
     assert evidence.exact_in_flight == matches
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "since_ms"),
+    [
+        pytest.param(NEVER, NOW - 500_000, id="messages are kept until they are settled"),
+        pytest.param(300_000, NOW - 300_000, id="those of then have expired, and others are counted"),
+    ],
+)
+def test_no_backlog_is_older_than_its_retention(retention_ms: int, since_ms: int) -> None:
+    """While consumers are gone, as many messages expire as are sent, and the count stays the same."""
+    frozen_at = NOW - 500_000
+    evidence = Evidence(seen_at=NOW, frozen_since=frozen_at, frozen_counts=50, frozen_sure_at=frozen_at)
+    summary = counted(120, 0)
+    ages = least_ages(
+        evidence, summary, samples(sent=[0]), summary.depths[-1], NOW, ends_reported=False, retention_ms=retention_ms
+    )
+    assert {scope: age.since_ms for scope, age in ages.items()} == {"all": since_ms, "visible": since_ms}
