@@ -53,6 +53,16 @@ def test_status_whatever_the_rhythm_of_judging(events: Events, status: str, ever
     assert set(said[len(said) * 2 // 3 :]) == {status}
 
 
+@pytest.mark.parametrize("sent_until_s", [1_800, 600], ids=["others are sent all the while", "nothing is sent any more"])
+def test_a_queue_whose_messages_expire_is_stopped(sent_until_s: int) -> None:
+    """Consumers are gone after a minute; ten minutes later the first messages expire. That is no work."""
+    retention = event("queue_state", 0, attributes={"retention_s": 600})
+    run = judged(in_steps([retention, *sent(sent_until_s // 5, 5_000), *worked(12, 1_000, 5_000)], 30, 1_150))
+    assert {s.queues[0].status for s in run.snapshots[13:]} == {"stopped"}
+    assert "QueueLagging" not in {signal for _, signal, _, _ in run.changes_seen()}
+    assert run.firing("QueueStalled")
+
+
 def read_late(events: Events, delays_ms: Sequence[int]) -> list[str]:
     """The status at each evaluation of `steps_read_late`."""
     return [s.queues[0].status for s in judged(steps_read_late(events, delays_ms), Settings()).snapshots if s.queues]

@@ -134,13 +134,14 @@ def scheduled_ms(c: Context) -> int:
 
 
 def _longest_pause_ms(c: Context) -> int:
-    """Return the longest of the last pauses between reported settlements, 0 if there is no schedule.
+    """Return the longest of the last pauses between reported deletions, 0 if there is no schedule.
 
     A wait before the first settlement is a pause if the consumers then caught up with its messages: those that leave some behind
     may have failed again.
     """
     past = c.past.since(c.now - SCHEDULE_MS)
-    grew = np.flatnonzero(np.diff(past["departed"]) > 0)
+    # Messages that expire depart as well, with no consumer there.
+    grew = np.flatnonzero(np.diff(past["deleted"]) > 0)
     if not len(grew):
         return 0
     begin, end = past.at[grew[:-1] + 1], past.at[grew[1:]]
@@ -148,7 +149,7 @@ def _longest_pause_ms(c: Context) -> int:
     pauses = (end - begin >= c.thresholds.stalled_s * 1000) & waited[grew[1:]]
     lengths = (end - begin)[pauses]
     began_ms = int(past.at[grew[0]])
-    if past["departed"][0] == 0:
+    if past["deleted"][0] == 0:
         oldest = past["oldest_visible_at"][grew[0] + 1 :]
         behind = np.where(oldest > 0, oldest <= began_ms, past["counted_visible"][grew[0] + 1 :] > 0)
         first_ms = began_ms - _waiting_since(past.at[: grew[0] + 1], waited[: grew[0] + 1])

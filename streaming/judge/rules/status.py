@@ -76,6 +76,10 @@ def _messages_status(c: Context) -> QueueStatus:
         window = _window(c)
         read = c.history.read_until(window.at)
         c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, read, window.column)[0])] if len(window) else "ok"
+    if c.flow_status in ("ok", "lagging") and (since := stalled_since(c)) is not None and is_long_stalled(c, since):
+        # Messages that expired or were reconciled away count as settled in the flow: they are no work.
+        received = c.summary.last_received_at >= max(since, c.now - WINDOW_MS)
+        return "stalled" if received else "stopped"
     return "ok" if c.flow_status in ("stopped", "stalled") and is_usual_work(c) else c.flow_status
 
 
