@@ -22,7 +22,7 @@ from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
-from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES
+from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES, unheard_from
 from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
@@ -154,6 +154,9 @@ def _moments(c: Context) -> Iterator[int]:
     reported = summary.attributes.get("visible")
     if reported is not None:
         yield max(reported.at, summary.last_event_at) + int(limits.telemetry_stale_s * 1000)
+    unheard = unheard_from(summary)
+    if unheard is not None:
+        yield unheard + 1
     for state in STATES:
         if state in summary.attributes:
             yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1

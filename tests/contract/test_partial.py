@@ -134,6 +134,24 @@ def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
     assert lines.metric("oldest_message_age_exact", queue="q", scope="all")[840] == 1
 
 
+@pytest.mark.parametrize(
+    ("polls", "polled_s", "until_exact_s"),
+    [
+        pytest.param([1] * 20 + [2] * 20, 30, 1_770, id="polls every half minute"),
+        pytest.param([1, 1, 1, 2], 900, 4_510, id="polls every quarter of an hour"),
+        pytest.param([], 30, 5_400, id="it was never counted: nothing happens there"),
+    ],
+)
+def test_no_age_is_exact_once_a_counted_queue_is_unheard_of(
+    polls: list[int], polled_s: int, until_exact_s: int, tmp_path: Path
+) -> None:
+    """Its producers, consumers and collector are silent, so that nothing shows whether the message still waits."""
+    events = [*worked(max(900, polled_s * len(polls))), ev("sent", 600, message_id="old")]
+    events += [*counted(polls, polled_s), *(ev("heartbeat", at, consumer="x") for at in range(0, 5_401, 300))]
+    exact = replayed(ordered(events), tmp_path).metric("oldest_message_age_exact", queue="q", scope="all")
+    assert max(at for at, is_exact in exact.items() if is_exact) // 60 == until_exact_s // 60
+
+
 @pytest.mark.parametrize(("known", "exact"), [({}, 0), ({"sent_at": ev("x", -100)["at"]}, 1)], ids=["unknown", "known"])
 def test_the_age_of_a_dead_letter_is_exact_only_if_its_send_time_is_known(
     tmp_path: Path, known: dict[str, Any], exact: int

@@ -30,7 +30,7 @@ from streaming.judge.knowledge.compare import (
 )
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
-from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages
+from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
 from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported
 
@@ -171,7 +171,9 @@ def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting
             for scope, age in ages.items()
             if waiting != "contradicted" or age.since_ms in received
         }
-    sure = reason.basis == "messages" and c.memory.evidence.is_sure(c.now)
+    unheard = unheard_from(summary)
+    heard = unheard is None or c.now <= unheard
+    sure = reason.basis == "messages" and c.memory.evidence.is_sure(c.now) and heard
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
     return {scope: age if sure and age.since_ms >= none_at else Age(age.since_ms, False) for scope, age in ages.items()}

@@ -10,10 +10,10 @@ import numpy as np
 
 from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.state.queues import NEVER, Depth
-from streaming.judge.knowledge.basis import BasisReason
+from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
 from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, samples_around
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, Evidence
+from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, REPORTS_LAG_MS, Evidence
 from streaming.judge.measured import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.window import Window
@@ -92,6 +92,20 @@ def _tracked_at_count(e: Evidence, counted: int, recent: Window) -> dict[State, 
         return dict(zip(STATES, exact, strict=True))
     at = at_count + int(np.argmin(off))
     return {state: int(recent[f"tracked_{state}"][at]) for state in STATES}
+
+
+def unheard_from(summary: QueueSummary) -> int | None:
+    """Return from when on a counted queue counts as unheard of: after ten minutes without a count or an event.
+
+    Where its polls are further apart than that, one must be overdue. None for a queue that was never counted: there, no event
+    means that nothing happens.
+    """
+    counted = summary.attributes.get("visible")
+    if counted is None:
+        return None
+    depths = summary.depths
+    between_ms = depths[-1].at - depths[-2].at if len(depths) > 1 else 0
+    return max(counted.at, summary.last_event_at) + max(COUNTS_FRESH_MS, between_ms + REPORTS_LAG_MS)
 
 
 def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str, Age]:
