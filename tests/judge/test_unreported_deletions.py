@@ -136,6 +136,26 @@ def test_messages_that_moved_unreported_prove_failures(worked_s: int, drained: b
     assert [c.status for c in found.changes if c.finding.key.signal == "QueueFailing"] == ["firing"]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["it works them off", "and fails from then on"])
+def test_a_burst_of_sends_is_no_failure_where_deletions_were_never_reported(fails: bool) -> None:
+    """The counts show its backlog, but what was received before had left the queue. Messages that come back prove failures."""
+    sent = [*range(0, 900_000, 8_000), *range(900_000, 1_020_000, 500)]
+    events, starts, free_at = [], [], 0
+    for n, at in enumerate(sent):
+        free_at = max(at, free_at) + 1_000
+        starts.append(free_at - 1_000)
+        times = (1, 2, 3) if fails and at >= 900_000 else (1,)
+        for count in times:
+            received_at = starts[-1] + (count - 1) * (WINDOW_MS + 1_000)
+            events.append(event("received", received_at, receive_count=count, consumer="c", message_id=f"m{n}"))
+    for at in range(0, 1_300_000, 30_000):
+        visible = sum(came <= at < start for came, start in zip(sent, starts, strict=True))
+        counts = {"visible": visible, "in_flight": 1, "delayed": 0, "visibility_timeout_s": WINDOW_MS // 1000}
+        events.append(event("queue_state", at, attributes=counts))
+    found = failing(events, 1_200)
+    assert {c.status for c in found.changes if c.finding.key.signal == "QueueFailing"} == ({"firing"} if fails else set())
+
+
 def in_groups(until_s: int) -> Events:
     """Return two messages a second of twenty groups, each worked on for half a second; half of them end without a report."""
     events = []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import COUNT_LAG_MS, REPORTS_LAG_MS
 from streaming.judge.outcomes import ConsumerMark, consumer_marks
 from streaming.judge.window import Window
 
 if TYPE_CHECKING:
-    from streaming.core.state.queues import Depth
     from streaming.judge.context import Context
 
 CAME_BACK_RATIO = 0.5
@@ -61,7 +61,8 @@ def failures_are_proved(c: Context, window_ms: int) -> bool:
 
     1. "Consumers that report deletions would have reported these." 2. "If the messages came back, the deliveries failed." 3. "If
     the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported." 4. "When
-    the counts end, what the last one showed of the windows that had ended before it still holds."
+    the counts end, what the last one showed of the windows that had ended before it still holds." 5. "What they showed before
+    these minutes holds as well, until messages come back or a deletion is reported."
     """
     since = c.now - window_ms
     failed = c.recent.change("failed", since)
@@ -96,12 +97,27 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     returned = came_back(c.recent, since)
     if returned >= CAME_BACK_RATIO * failed:
         return False
+    if _left_before(c, since):
+        return True
     depths = c.summary.depths
     lately = [depth for depth in depths if depth.at >= c.now - _counted_within_ms(depths)]
     if lately:
         return _left_by(c, lately, c.recent, since)
     # The counts have ended. They say nothing about the windows that end since.
     return bool(depths) and _left_by(c, depths[-1:], c.past.until(depths[-1].at), depths[-1].at - (c.now - since))
+
+
+def _left_before(c: Context, since: int) -> bool:
+    """Whether deletions were never reported, and counts have shown that the messages whose windows ended by `since` left.
+
+    A backlog that grows later, in a burst of sends, does not show that these consumers began to fail.
+    """
+    past = c.past.until(since)
+    if not no_ends_reported(past) or not no_ends_reported(c.past):
+        return False
+    at = past.value("counted_at", -1)
+    depth = Depth(at, past.value("counted_visible", -1), past.value("counted_in_flight", -1), past.value("counted_delayed", -1))
+    return since - at <= _counted_within_ms(c.summary.depths) and _left_by(c, [depth], past, past.times[0])
 
 
 def _counted_within_ms(depths: list[Depth]) -> int:
