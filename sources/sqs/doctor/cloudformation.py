@@ -25,6 +25,10 @@ _LAMBDA_BATCH: Final = 10
 _VARIABLE: Final = re.compile(r"\$\{([^!}][^}]*)\}")
 
 
+class MalformedTemplate(Exception):
+    """A template with a value that CloudFormation would refuse; the message names its resource."""
+
+
 class Unknown:
     """A value that the template does not state."""
 
@@ -65,7 +69,11 @@ class _Template:
         """Yield logical id and properties of each resource of a type."""
         for name, found in self.resources.items():
             if found.get("Type") == type_:
-                yield name, found.get("Properties") or {}
+                yield name, self.properties(name)
+
+    def properties(self, logical_id: str) -> Json:
+        """Return a resource's properties as written. Raises `MalformedTemplate`."""
+        return _mapping(self.resources[logical_id], "Properties", f"resource {logical_id}")
 
     def value(self, written: Any) -> Any:
         """Return text, number, list or mapping as written; `Reference`; or `UNKNOWN`."""
@@ -134,7 +142,7 @@ class _Template:
 
     def name_of(self, logical_id: str) -> str | None:
         """Return a resource's own name, where the template gives it one."""
-        properties = self.resources[logical_id].get("Properties") or {}
+        properties = self.properties(logical_id)
         name = self.value(properties.get("QueueName", properties.get("FunctionName")))
         return name if isinstance(name, str) else None
 
@@ -213,10 +221,10 @@ def _mappings(template: _Template) -> Iterator[tuple[str, LambdaConsumer]]:
 
 def _sam_events(template: _Template) -> Iterator[tuple[str, LambdaConsumer]]:
     for logical_id, properties in template.of_type("AWS::Serverless::Function"):
-        for event in (properties.get("Events") or {}).values():
+        for name, event in _mapping(properties, "Events", f"resource {logical_id}").items():
             if not isinstance(event, dict) or event.get("Type") != "SQS":
                 continue
-            source = event.get("Properties") or {}
+            source = _mapping(event, "Properties", f"event {name} of resource {logical_id}")
             queue = template.find(source.get("Queue"), "AWS::SQS::Queue")
             if queue is not None and template.value(source.get("Enabled")) not in (False, "false"):
                 yield queue, _consumer(logical_id, source, template)
@@ -235,11 +243,20 @@ def _consumer(function: str | None, mapping: Json, template: _Template) -> Lambd
 
 
 def _timeout(function: str, template: _Template) -> float | None:
-    properties = template.resources[function].get("Properties") or {}
+    properties = template.properties(function)
     globals_: Json = (template.document.get("Globals") or {}).get("Function") or {}
     is_sam = template.resources[function].get("Type") == "AWS::Serverless::Function"
     default = _number(template, globals_, "Timeout", _LAMBDA_TIMEOUT_S) if is_sam else _LAMBDA_TIMEOUT_S
     return _number(template, properties, "Timeout", default)
+
+
+def _mapping(holder: Json, key: str, holder_name: str) -> Json:
+    value = holder.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedTemplate(f"{key} of {holder_name} must be a mapping of names to values")
+    return value
 
 
 def _number(template: _Template, properties: Json, name: str, default: float | None) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from sources.sqs.doctor.cloudformation import is_template, read_template
+from sources.sqs.doctor.cloudformation import MalformedTemplate, is_template, read_template
 from sources.sqs.doctor.settings import Queues
 from sources.sqs.doctor.terraform import is_plan, read_plan
 
@@ -60,6 +60,8 @@ def read_queues(path: Path) -> Queues:
             return read_plan(document, str(path))
         if is_template(document):
             return read_template(document, str(path))
+    except MalformedTemplate as error:
+        raise UnreadableFile(path, f": {error}") from error
     except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
         # For example a list instead of a mapping: Terraform or CloudFormation would refuse it, too.
         raise UnreadableFile(path, f" has not the shape of a plan or template ({type(error).__name__}: {error})") from error

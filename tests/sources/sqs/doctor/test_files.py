@@ -399,6 +399,40 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_queues(tmp_path / "gone.json")
 
 
+_MAPPING = {
+    "Type": "AWS::Lambda::EventSourceMapping",
+    "Properties": {"EventSourceArn": {"Ref": "Q"}, "FunctionName": {"Ref": "F"}},
+}
+_MALFORMED = {
+    "a queue": ({"Q": {"Type": "AWS::SQS::Queue", "Properties": ["QueueName"]}}, "Properties of resource Q"),
+    "an empty list": ({"Q": {"Type": "AWS::SQS::Queue", "Properties": []}}, "Properties of resource Q"),
+    "a resource that a value refers to": (
+        {
+            "Q": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": {"Fn::Sub": "${Stage}-jobs"}}},
+            "Stage": {"Type": "Custom::Stage", "Properties": "prod"},
+        },
+        "Properties of resource Stage",
+    ),
+    "a consumer": (
+        {"Q": {"Type": "AWS::SQS::Queue"}, "M": _MAPPING, "F": {"Type": "Custom::Function", "Properties": "worker"}},
+        "Properties of resource F",
+    ),
+    "events": ({"F": {"Type": "AWS::Serverless::Function", "Properties": {"Events": ["Jobs"]}}}, "Events of resource F"),
+    "an event": (
+        {"F": {"Type": "AWS::Serverless::Function", "Properties": {"Events": {"Jobs": {"Type": "SQS", "Properties": "Q"}}}}},
+        "Properties of event Jobs of resource F",
+    ),
+}
+
+
+@pytest.mark.parametrize(("resources", "named"), _MALFORMED.values(), ids=_MALFORMED)
+def test_a_resource_whose_properties_are_no_mapping_is_named(tmp_path: Path, resources: dict[str, Any], named: str) -> None:
+    """The error says where to correct the template, in its own words."""
+    with pytest.raises(UnreadableFile) as refused:
+        read_queues(written(tmp_path, "t.json", {"Resources": resources}))
+    assert str(refused.value) == f"{tmp_path / 't.json'}: {named} must be a mapping of names to values"
+
+
 @pytest.mark.parametrize("resources", [{"A": None}, {"A": {"Type": "AWS::SQS::Queue", "Properties": None}}, {"A": {"Type": 1}}])
 def test_malformed_resources_do_not_stop_the_reader(tmp_path: Path, resources: dict[str, Any]) -> None:
     """A resource without a usable shape has no settings."""
