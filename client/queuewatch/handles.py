@@ -17,9 +17,9 @@ Receipt = tuple[str, str | None]
 class HandleMap:
     """Maps handles to messages, bounded in number and age; safe for threads and signal handlers.
 
-    A handle has several hundred characters, so only its hash is kept. There is no lock, because a signal handler could interrupt
-    code that holds it. Each step on the table is atomic, and interference by another thread costs at most one early or late
-    eviction.
+    The key is the handle alone: it is unique among all queues, and one queue has several URLs. A handle has several hundred
+    characters, so only its hash is kept. There is no lock, because a signal handler could interrupt code that holds it. Each step
+    on the table is atomic, and interference by another thread costs at most one early or late eviction.
     """
 
     def __init__(self, max_handles: int = 100_000, *, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -33,22 +33,22 @@ class HandleMap:
     def __len__(self) -> int:
         return len(self._found)
 
-    def remember(self, queue: str, handle: str, message_id: str, group: str | None) -> None:
-        """Remember a handle of a queue (its URL)."""
+    def remember(self, handle: str, message_id: str, group: str | None) -> None:
+        """Remember a handle of a message."""
         now_s = self._clock_s()
         found = self._found
-        found[hash((queue, handle))] = (message_id, group, now_s)
+        found[hash(handle)] = (message_id, group, now_s)
         if len(found) > self._max_handles or now_s > self._next_expiry_s:
             self._evict(now_s)
 
-    def look_up(self, queue: str, handle: str) -> Receipt | None:
+    def look_up(self, handle: str) -> Receipt | None:
         """Return the message of a handle, or None if it was received elsewhere or long ago."""
-        found = self._found.get(hash((queue, handle)))
+        found = self._found.get(hash(handle))
         return found[:2] if found else None
 
-    def forget(self, queue: str, handle: str) -> Receipt | None:
+    def forget(self, handle: str) -> Receipt | None:
         """Remove a handle, because its message is deleted, and return the message."""
-        found = self._found.pop(hash((queue, handle)), None)
+        found = self._found.pop(hash(handle), None)
         return found[:2] if found else None
 
     def _evict(self, now_s: float) -> None:

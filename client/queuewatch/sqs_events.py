@@ -102,7 +102,7 @@ class Translator:
             message_id, said = message["MessageId"], message.get("Attributes")
             # Copy now, because the application may change its response.
             said = said.copy() if said else {}
-            self._handles.remember(url, message["ReceiptHandle"], message_id, said.get("MessageGroupId"))
+            self._handles.remember(message["ReceiptHandle"], message_id, said.get("MessageGroupId"))
             found.append((self._received_event, url, call.region, at, message_id, said, timeout_s))
             if self._lineage is not None:
                 if "DeadLetterQueueSourceArn" in said:
@@ -126,7 +126,7 @@ class Translator:
         for handle, error in refused:
             if str(error.get("Code")).endswith(_HANDLE_INVALID) or _EXPIRED in str(error.get("Message")):
                 # The handle is of no use any more, and an application that tries again is reported once.
-                receipt = self._handles.forget(url, handle)
+                receipt = self._handles.forget(handle)
                 if receipt is not None:
                     found.append((self._settled_event, "outlived", url, call.region, call.ended_at, receipt, None))
         return found
@@ -135,7 +135,7 @@ class Translator:
         url = call.params["QueueUrl"]
         found: list[Unbuilt | Event] = []
         for handle in handles:
-            receipt = self._handles.forget(url, handle)
+            receipt = self._handles.forget(handle)
             if receipt is None:
                 self.unknown_handles += 1
                 continue
@@ -155,7 +155,7 @@ class Translator:
         url = call.params["QueueUrl"]
         found: list[Unbuilt | Event] = []
         for entry in entries:
-            receipt = self._handles.look_up(url, entry["ReceiptHandle"])
+            receipt = self._handles.look_up(entry["ReceiptHandle"])
             if receipt is None:
                 self.unknown_handles += 1
                 continue

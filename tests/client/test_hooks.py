@@ -121,7 +121,7 @@ def test_only_an_expired_handle_means_that_a_window_was_outlived(code: str, mess
     """In the words of SQS, which stand-ins do not use. A message received elsewhere is not known."""
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/orders.fifo"
     handles = HandleMap()
-    handles.remember(url, "h", "m-1", "g")
+    handles.remember("h", "m-1", "g")
     translator = Translator(handles, lambda: "worker-1")
     seen = []
     for handle in ("h", "h", "another's"):
@@ -129,6 +129,31 @@ def test_only_an_expired_handle_means_that_a_window_was_outlived(code: str, mess
         seen += [built(one) for one in translator.observe_refusal(call, {"Code": code, "Message": message})]
     assert [event["type"] for event in seen] == reported_types
     assert all((event["message_id"], event["group"], event["at"]) == ("m-1", "g", 2_000) for event in seen)
+    assert translator.unknown_handles == 0
+
+
+_OTHER_URL = "https://us-east-1.queue.amazonaws.com/123456789012/orders"
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "reported_type"),
+    [
+        ("DeleteMessage", {"ReceiptHandle": "h"}, "deleted"),
+        ("ChangeMessageVisibility", {"ReceiptHandle": "h", "VisibilityTimeout": 60}, "extended"),
+    ],
+)
+def test_a_message_may_be_settled_through_another_url_of_its_queue(
+    operation: str, said: dict[str, Any], reported_type: str
+) -> None:
+    """SQS has two host names in a region, and takes a handle at both."""
+    translator = Translator(HandleMap(), lambda: "worker-1")
+    received = Call("ReceiveMessage", {"QueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/orders"}, "us-east-1", 1, 2)
+    seen = translator.observe(received, {"Messages": [{"MessageId": "m-1", "ReceiptHandle": "h"}]})
+    seen += translator.observe(Call(operation, {"QueueUrl": _OTHER_URL, **said}, "us-east-1", 3, 4), {})
+    events = [built(one) for one in seen]
+    assert [(event["type"], event["message_id"]) for event in events] == [("received", "m-1"), (reported_type, "m-1")]
+    assert events[0]["queue"] == events[1]["queue"]
+    assert events[0]["scope"] == events[1]["scope"]
     assert translator.unknown_handles == 0
 
 

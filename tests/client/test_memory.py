@@ -31,16 +31,15 @@ def test_handles_are_bounded_in_number_and_age() -> None:
     clock = Clock()
     handles = HandleMap(3, clock_s=clock)
     for n in range(4):
-        handles.remember("u", f"h{n}", f"m{n}", None)
-    assert handles.look_up("u", "h0") is None
-    assert handles.look_up("u", "h1") == ("m1", None)
-    assert handles.look_up("other", "h1") is None
+        handles.remember(f"h{n}", f"m{n}", None)
+    assert handles.look_up("h0") is None
+    assert handles.look_up("h1") == ("m1", None)
     assert (len(handles), handles.evicted) == (3, 1)
     clock.now_s = 12 * 3600 + 1
-    handles.remember("u", "h9", "m9", "g")
+    handles.remember("h9", "m9", "g")
     assert (len(handles), handles.evicted) == (1, 1)
-    assert handles.forget("u", "h9") == ("m9", "g")
-    assert handles.forget("u", "h9") is None
+    assert handles.forget("h9") == ("m9", "g")
+    assert handles.forget("h9") is None
     assert len(handles) == 0
 
 

@@ -27,8 +27,8 @@ count = interrupted = 0
 def work(kind):
     global count
     count += 1
-    handles.remember("u", f"h{count % 500}", "m", None)
-    handles.look_up("u", "h1"); handles.forget("u", f"h{count % 7}")
+    handles.remember(f"h{count % 500}", "m", None)
+    handles.look_up("h1"); handles.forget(f"h{count % 7}")
     lineage.seen(f"k{count % 50}", place, f"m{count % 90}", 1, 1); lineage.deleted(f"m{count % 11}")
     sender.offer([{"type": kind}])
 within = False

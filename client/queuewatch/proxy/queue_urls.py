@@ -25,7 +25,7 @@ class QueueUrls:
         return _translated(url, self._own, self._upstream.origin, self._upstream.queue_origin).upstream
 
     def canonical(self, url: str) -> str:
-        """Return one canonical form for all URLs of a queue at the endpoint, so that its handles are found again."""
+        """Return one canonical form for all URLs of a queue at the endpoint."""
         return _translated(url, self._own, self._upstream.origin, self._upstream.queue_origin).canonical
 
     def to_application(self, url: str) -> str:

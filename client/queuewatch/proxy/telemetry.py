@@ -53,8 +53,7 @@ class Telemetry:
     ) -> None:
         """Record a successful call.
 
-        `queue_url` is the canonical URL, by which receipt handles are remembered; `times_ms` are the start and end of the call
-        in epoch milliseconds.
+        `queue_url` is the canonical URL; `times_ms` are the start and end of the call in epoch milliseconds.
         """
         made = Call(call.operation, {**call.params, "QueueUrl": queue_url}, region, *times_ms, retried=retried)
         self._offer(self._translator.observe(made, answer))
