@@ -70,6 +70,11 @@ class Mailbox:
             self._waiters.remove(waiter)
         return done
 
+    def hurry(self) -> None:
+        """Have the reader send without lingering, and do not wait for it."""
+        self._waiters.append(threading.Lock())
+        self.ring()
+
     # For the reader
 
     def renew_bell(self) -> None:
@@ -126,5 +131,5 @@ class Mailbox:
         for waiter in waiters:
             with contextlib.suppress(ValueError):
                 self._waiters.remove(waiter)
-            with contextlib.suppress(RuntimeError):  # the waiter has timed out in the meantime
+            with contextlib.suppress(RuntimeError):  # the waiter has timed out in the meantime, or does not wait
                 waiter.release()

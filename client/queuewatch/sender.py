@@ -91,7 +91,6 @@ class BackgroundSender:
         self._ended = False
         self._thread: threading.Thread | None = None
         self._finalizer_registered = False
-        self._flushed_at_exit_s = 0.0
 
     def offer(self, events: Sequence[Event | Unbuilt]) -> None:
         """Queue events for sending, or count them as dropped. Takes a few microseconds, whatever the transport does."""
@@ -133,8 +132,7 @@ class BackgroundSender:
             self._stats.dropped_at_exit += self._box.clear()
             lost = self._stats.dropped_at_exit + self._box.in_hand
         if lost and self._may_warn():
-            spent_s = round(deadline_s + self._flushed_at_exit_s, 1)
-            log_warning("%d telemetry events were not sent within %g s at exit", lost, spent_s)
+            log_warning("%d telemetry events were not sent within %g s at exit", lost, round(_spent_at_exit_s + deadline_s, 1))
         self._box.emptied(self._box.waiters())
         atexit.unregister(self._close_at_exit)
         atexit.unregister(self._flush_at_exit)
@@ -183,14 +181,22 @@ class BackgroundSender:
         thread = self._thread
         if thread is None or not thread.is_alive() or self.exit_deadline_s <= 0:
             return  # `close` does the rest
-        began_s = time.monotonic()
-        with contextlib.suppress(Exception):
-            self.flush(self.exit_deadline_s)
-        self._flushed_at_exit_s = time.monotonic() - began_s
+        self._wait_at_exit(self.flush)
 
     def _close_at_exit(self) -> None:
+        self._wait_at_exit(self.close)
+
+    def _wait_at_exit(self, wait: Callable[[float], object]) -> None:
+        """Wait for what the waits of all senders have left of the deadline; the application's exit handlers do not count."""
+        global _spent_at_exit_s  # noqa: PLW0603 -- one per process
+        began_s = time.monotonic()
+        with contextlib.suppress(RuntimeError):  # another thread made a sender
+            for sender in list(_senders):
+                if sender.exit_deadline_s > 0:
+                    sender._box.hurry()  # the others send meanwhile, because afterwards there may be no time left
         with contextlib.suppress(Exception):
-            self.close(max(0.0, self.exit_deadline_s - self._flushed_at_exit_s))
+            wait(max(0.0, self.exit_deadline_s - _spent_at_exit_s))
+        _spent_at_exit_s += time.monotonic() - began_s
 
     # In the thread
 
@@ -379,6 +385,9 @@ def flush_all() -> bool:
     return all(done)
 
 
+_spent_at_exit_s = 0.0
+"""How long the process has waited for its senders at exit."""
+
 _process = os.getpid()
 """The process whose events the senders hold."""
 
@@ -390,8 +399,9 @@ def _notice_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _process  # noqa: PLW0603 -- one per process
+    global _process, _spent_at_exit_s  # noqa: PLW0603 -- one per process
     _process = os.getpid()
+    _spent_at_exit_s = 0.0
     for sender in list(_senders):
         with contextlib.suppress(Exception):  # of a transport of the application's own
             sender.transport.after_fork()

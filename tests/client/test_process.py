@@ -116,6 +116,26 @@ def test_the_applications_exit_handlers_may_call_sqs(when: str, sent: str) -> No
     assert (done.stdout, done.stderr) == (sent, "")
 
 
+_BESIDE_A_DEAD_DESTINATION = """
+from queuewatch import SendError, Transport
+from queuewatch.sender import BackgroundSender
+class Printing(Transport):
+    name, max_bytes = "printing", 1000
+    def send(self, payload): print(payload.decode(), end="", flush=True)
+class Dead(Printing):
+    def send(self, payload): raise SendError("down", retry=True)
+for transport in (Printing(), Dead()):  # closed in reverse order
+    BackgroundSender(transport, linger_s=600, exit_deadline_s=3).offer([{"n": 1}])
+"""
+
+
+def test_a_dead_destination_leaves_another_one_time_to_send_at_exit() -> None:
+    """They share the deadline, so the second one sends while the process waits for the first."""
+    command = [sys.executable, "-c", _BESIDE_A_DEAD_DESTINATION]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == '{"n":1}\n'
+
+
 def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
     """kafka-python closes its producers at exit too; the sender must run first, whether it had connected before or not."""
     from kafka import KafkaConsumer, TopicPartition

@@ -237,6 +237,27 @@ def test_without_time_nothing_is_sent_at_exit() -> None:
     assert (kept.payloads, sender.stats().dropped_at_exit) == ([], 1)
 
 
+def test_several_destinations_share_the_deadline_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that watches for several waits no longer; what its own exit handlers take in between does not count."""
+    now_s, given = [100.0], []
+
+    def dead(_sender: BackgroundSender, within_s: float) -> None:
+        given.append(within_s)
+        now_s[0] += within_s
+
+    senders = [BackgroundSender(Kept(), exit_deadline_s=deadline_s) for deadline_s in (2, 2, 5, 0)]
+    senders[0]._thread = threading.current_thread()
+    monkeypatch.setattr("queuewatch.sender._spent_at_exit_s", 0.0)
+    monkeypatch.setattr("queuewatch.sender.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(BackgroundSender, "flush", dead)
+    monkeypatch.setattr(BackgroundSender, "close", dead)
+    senders[0]._flush_at_exit()
+    now_s[0] += 30
+    for sender in senders:
+        sender._close_at_exit()
+    assert given == [2, 0, 0, 3, 0]
+
+
 def test_a_limit_of_time_may_be_infinite() -> None:
     """The standard library's own limit, some hundred years, is an error there."""
     kept = Kept()
