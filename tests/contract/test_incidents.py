@@ -251,7 +251,7 @@ def test_work_may_last_as_long_as_it_does_where_no_timeout_is_known(tmp_path: Pa
     lines = replayed(ordered([*events, *again, ev("heartbeat", 700, consumer="x")]), tmp_path)
     (fired,) = lines.signals("WindowTooShort", "firing")
     assert "visibility_timeout_s" not in fired["evidence"]
-    assert "outlived their visibility window while" in fired["evidence"]["summary"]
+    assert "still being processed when their visibility window ended" in fired["evidence"]["summary"]
 
 
 def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
