@@ -7,17 +7,14 @@ from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
 from alerts.signal_alert import signal_alert
 from alerts.templating import QUEUE, companion, own_value
-from alerts.units import number
-from streaming.core.thresholds import Thresholds
 
 SILENT_COLLECTORS = (
     "{{ range $i, $silent := printf "
-    f'"sort_desc(time() - queuewatch_telemetry_last_event_timestamp_seconds{{job=%q}} '
-    f'> {number(Thresholds().telemetry_stale_s)})" $labels.job | query }}}}'
+    '"sort_desc(topk(%.0f, time() - queuewatch_telemetry_last_event_timestamp_seconds{job=%q}))" $value $labels.job | query }}'
     '{{ if $i }}, {{ end }}{{ $silent | label "collector" }} ({{ $silent | value | humanizeDuration }})'
     "{{ else }}unknown{{ end }}"
 )
-"""Names of the collectors that have been silent for longer than the default threshold, each with how long."""
+"""Names of the collectors that have been silent longest, as many as the signal counts, each with how long."""
 
 TELEMETRY_STALE = Entry(
     name="TelemetryStale",

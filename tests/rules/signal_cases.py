@@ -406,6 +406,13 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "10m",
             (_stale(2, "amq (10m 0s), sqs-1 (9m 0s)"),),
         ),
+        Check(
+            "fires",
+            "with a limit below a minute, as configured",
+            {SILENT: "1x4", HEARD.format("sqs-1"): "0x4", HEARD.format("ok"): "30x4"},
+            "45s",
+            (_stale(1, "sqs-1 (45s)"),),
+        ),
         Check("quiet", "a silent collector the judge does not mind", {HEARD.format("sqs-1"): "0x40"}, "10m"),
         Check("boundary", "a count of zero is not one", {SILENT: "0x40"}, "5m"),
         Check("boundary", "one is", {SILENT: "1x40"}, "5m", (_stale(1, "unknown"),)),
