@@ -143,11 +143,12 @@ def test_no_scrape_drops_samples(prometheus: Server) -> None:
     assert dropped == ["0"]
 
 
-def test_sums_are_recorded_with_the_old_label(prometheus: Server) -> None:
+def test_sums_are_recorded_with_the_old_labels(prometheus: Server) -> None:
     """A counter cannot be renamed to a sum, so recording rules provide it."""
     for total in ("sent", "received", "deleted"):
         rows = _query(prometheus, f'aws_sqs_number_of_messages_{total}_sum{{dimension_QueueName="orders"}}')
-        assert _labels(rows) == [{"scope_id": f"{ACCOUNT}/{REGION}", "queue": "orders", "dimension_QueueName": "orders"}]
+        arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders"
+        assert _labels(rows) == [{"account_id": ACCOUNT, "region": REGION, "name": arn, "dimension_QueueName": "orders"}]
 
 
 def test_the_page_names_existing_metrics() -> None:
