@@ -34,6 +34,9 @@ class FiringSignals:
             self._by_queue.setdefault(key.queue_name, {})[key] = finding
         self._note_changing(self._by_queue)
 
+    def __len__(self) -> int:
+        return len(self.findings)
+
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings.values())
 

@@ -58,7 +58,7 @@ def test_each_new_dead_letter_notifies_again(stand_in: StandIn, path: AlertPath)
     assert first["labels"]["queue"] == second["labels"]["queue"] == "orders-dlq"
     assert second["annotations"]["description"].startswith("2 message(s) arrived in aws_sqs queue orders-dlq")
     # From another series, queried when the alert fired.
-    assert "Retention deletes the first of them in 2h 30m" in second["annotations"]["description"]
+    assert "Time until retention deletes the first: 2h 30m" in second["annotations"]["description"]
 
 
 def test_a_lasting_signal_notifies_once_and_does_not_flap(stand_in: StandIn, path: AlertPath) -> None:
