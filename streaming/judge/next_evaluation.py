@@ -36,7 +36,7 @@ from streaming.judge.snapshot import QueueStatus
 _STANDING = frozenset({"ok", "stale", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends."""
 _LASTING = frozenset(lasting.name for lasting in (backlog_since, silent_since, uncovered_since))
-"""Conditions that only something that is reported of a queue ends. So it is with `misconfigured_since`."""
+"""Conditions that only a report about the queue ends, as it does those of `misconfigured_since`."""
 
 
 class NextEvaluation(NamedTuple):
@@ -102,14 +102,14 @@ def _is_under_way(c: Context) -> bool:
         or m.noisy
         or m.strategies
         or m.purges
-        or not all(map(_is_lasting, m.since))
+        or not all(map(_condition_is_lasting, m.since))
         or counted.unexplained
         or counted.shown
     )
 
 
-def _is_lasting(condition: str) -> bool:
-    return condition in _LASTING or misconfigured_since.includes(condition)
+def _condition_is_lasting(name: str) -> bool:
+    return name in _LASTING or misconfigured_since.includes(name)
 
 
 def _may_slide(c: Context) -> bool:
@@ -160,7 +160,7 @@ def _moments(c: Context) -> Iterator[int]:
     for state in STATES:
         if state in summary.attributes:
             yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1
-    if summary.numbers["used_up_last"]:
+    if summary.numbers["used_up"]:
         yield summary.last_received_at + RECEIVING_MS + 1
     if c.basis != "messages":
         # The status by the counts of the last minutes: see `queue_status`.

@@ -184,13 +184,11 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
     # Use one type: numpy compares mixed types twenty times slower.
     np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
     expires_at, used_up_first = (np.full(n, NEVER, dtype=np.int64) for _ in range(2))
-    used_up_last, expires_last = (np.zeros(n, dtype=np.int64) for _ in range(2))
+    expires_last = np.zeros(n, dtype=np.int64)
     expires = expiry(state, selected.dead, settings)
     np.minimum.at(expires_at, queue[selected.dead], expires)
     np.maximum.at(expires_last, queue[selected.dead], expires)
-    over = w.window_end[selected.used_up]
-    np.maximum.at(used_up_last, queue[selected.used_up], over)
-    np.minimum.at(used_up_first, queue[selected.used_up], over)
+    np.minimum.at(used_up_first, queue[selected.used_up], w.window_end[selected.used_up])
     # Sums of integer milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
     age_sum_ms = np.bincount(queue[live], weights=np.maximum(now - sent[live], 0), minlength=n).astype(np.int64)
     return {
@@ -206,7 +204,6 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "expires_at": expires_at,
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
         "lost_at_receives": _lost_at_receives(state, now, n, settings),
-        "used_up_last": used_up_last,
         "expires_last": expires_last,
         "used_up_first": used_up_first,
         "oldest_received": per_queue_min(queue, sent, selected.received, n),
