@@ -123,7 +123,8 @@ def sigint_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
+        # None is a handler that was not set in Python, and cannot be set from there.
+        if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
 
