@@ -204,7 +204,7 @@ class AccountReader:
             return None
         at = self._clock_ms()
         attributes = queue_attributes(answer)
-        # Also without any: the service keeps what it was told last.
+        # Also without any: the service keeps the value reported last.
         if queue.tags is not None:
             attributes["tags"] = queue.tags
         if queue.sources is not None:

@@ -39,7 +39,7 @@ def check_files(config: Config) -> None:
 
 
 def check_http(config: Config) -> None:
-    """Raise `ConfigError` if strangers could send events, or for an unusable certificate: `run` refuses to start with either."""
+    """Raise `ConfigError` if anyone could send events, or for an unusable certificate: `run` refuses to start with either."""
     http = config.http
     ingest = http.ingest
     open_to_all = ingest.enabled and not ingest.allow_without_token and not is_loopback(http.host)

@@ -127,7 +127,7 @@ def test_compose_mounts_existing_files() -> None:
 
 
 def test_compose_lets_java_load_libraries_from_tmp() -> None:
-    """Docker mounts a tmpfs noexec unless told otherwise, and RocksDB unpacks its library into /tmp and loads it."""
+    """Docker mounts a tmpfs noexec by default, and RocksDB unpacks its library into /tmp and loads it."""
     for name, service in SERVICES.items():
         for mount in service.get("tmpfs", ()):
             assert "exec" in mount.partition(":")[2].split(","), f"{name}: {mount}"

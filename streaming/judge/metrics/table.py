@@ -135,10 +135,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_messages_reconciled_total",
         "counter",
-        "Messages no longer tracked although their end was not reported. The broker's own counts showed an empty queue, or "
-        "nothing visible although these seemed to wait. Or a later message of their SQS FIFO group was received. Or a Cloudflare "
-        "message was given back at its last delivery. Or the system keeps messages until they are settled, and nothing was heard "
-        "of them or of their queue's counts for 14 days.",
+        "Messages dropped from tracking without a reported end: the broker's counts showed an empty queue, or nothing visible "
+        "while these seemed to wait; a later message of their SQS FIFO group was received; a Cloudflare message was given back "
+        "at its last delivery; or, in a system without retention, neither they nor their queue's counts were reported for 14 "
+        "days.",
         of_queue=values.total("reconciled"),
     ),
     Metric(

@@ -339,7 +339,7 @@ def test_a_running_redrive_task_of_a_queue_without_sources_is_not_reported_for_e
 
 
 def test_what_was_removed_from_a_queue_is_withdrawn() -> None:
-    """The service keeps what it was told last: a removed policy would be reported as wrong for ever."""
+    """The service keeps the value reported last: a removed policy would be reported as wrong for ever."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN | {"RedriveAllowPolicy": '{"redrivePermission":"denyAll"}'}})
     fake.tags = {"orders-dlq": {"team": "shop"}}
     reader = AccountReader(fake, DiscoveryConfig())
