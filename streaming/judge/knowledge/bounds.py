@@ -5,6 +5,8 @@ Each relies on a condition about the telemetry (see `evidence`) and is wrong whe
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from streaming.judge.window import Ints, Window
@@ -15,6 +17,8 @@ MOST_UNREPORTED_RATIO = 0.05
 reported."""
 NEIGHBOUR_MS = 90_000
 """A count may be this old: the smallest count within this time is used."""
+COUNTS_OF_RATE = 5
+"""How fast messages leave is taken from this many of the latest counts."""
 
 
 def settlement_bound(past: Window, established_since: int, *, minus: int, exact: bool) -> int | None:
@@ -39,14 +43,16 @@ def settlement_bound(past: Window, established_since: int, *, minus: int, exact:
 def send_bound(past: Window, counted: int, established_since: int, *, exact: bool) -> int | None:
     """Return the latest time by which the oldest of `counted` messages was certainly sent, or None.
 
-    Of all messages sent only `counted` are left, and at the youngest they are the newest ones. Requires every send to be reported
-    since `established_since`.
+    Of all messages sent only `counted` are left, and at the youngest they are the newest ones. Fewer are left where a backlog
+    drains: as many as before are taken to leave since the latest count. Requires every send to be reported since
+    `established_since`.
     """
     if not exact:
         counted = int(min(counted, _latest_smallest(past)) / (1 + COUNT_ERROR_RATIO))
+    sent = past["sent"]
+    counted = min(counted, counted + _growth_since_count(past, exact=exact))
     if counted <= 0:
         return None
-    sent = past["sent"]
     since = sent[-1] - sent
     # The first sample since which fewer than that were sent: the oldest of them was sent before it.
     younger = np.flatnonzero(since < counted)
@@ -73,6 +79,27 @@ def standstill_bound(past: Window, counted: int, reported_by: int, established_s
     # The first sample since which fewer than that were sent.
     at = int(past.at[sent.searchsorted(sent[by] - counted, side="right")])
     return at if at > established_since else None
+
+
+def _growth_since_count(past: Window, *, exact: bool) -> int:
+    """Return by how much the backlog has grown since the latest count, at the least (negative: it shrinks).
+
+    The reported sends, less what leaves at the fastest rate from an earlier count to the latest. Counts that may be late and
+    inexact are compared over a longer time, and what left in the time by which the latest is late is added.
+    """
+    at = past["counted_at"]
+    counts = np.flatnonzero(np.diff(at, prepend=0))[-COUNTS_OF_RATE:]
+    if not len(counts):
+        return 0
+    times = at[counts]
+    sent = past["sent"][np.maximum(np.searchsorted(past.at, times, side="right") - 1, 0)]
+    counted = (past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0))[counts]
+    between_ms = times[-1] - times
+    rows = between_ms >= (1 if exact else NEIGHBOUR_MS)
+    left = (sent[-1] - sent + counted - counted[-1])[rows]
+    per_ms = float((left / between_ms[rows]).max(initial=0.0))
+    late_ms = int(past.at[-1] - times[-1]) + (0 if exact else NEIGHBOUR_MS)
+    return int(past["sent"][-1] - sent[-1]) - math.ceil(per_ms * late_ms)
 
 
 def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:

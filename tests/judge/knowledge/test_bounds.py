@@ -13,8 +13,10 @@ from streaming.judge.window import COLUMN, FIELDS, Window
 STEP_MS = 10_000
 
 
-def simulated(sends: list[int], departures: list[int], seed: int) -> tuple[Window, list[int]]:
-    """Return samples of a queue that gets `sends[i]` messages in step i and loses up to `departures[i]`, chosen at random.
+def simulated(sends: list[int], departures: list[int], seed: int | None) -> tuple[Window, list[int]]:
+    """Return samples of a queue that gets `sends[i]` messages in step i and loses up to `departures[i]`.
+
+    These are chosen at random, or without a `seed` are the oldest.
 
     Also returns the send times of the remaining messages.
     """
@@ -27,7 +29,7 @@ def simulated(sends: list[int], departures: list[int], seed: int) -> tuple[Windo
         sent += n
         gone = min(m, len(waiting))
         for _ in range(gone):
-            waiting.pop(int(rng.integers(len(waiting))))
+            waiting.pop(0 if seed is None else int(rng.integers(len(waiting))))
         departed += gone
         row = [0] * len(FIELDS)
         for name, value in (
@@ -76,6 +78,38 @@ def test_without_consumers_both_bounds_come_close() -> None:
     sent = send_bound(past, len(left), 0, exact=True)
     assert sent is not None
     assert oldest <= sent <= oldest + 2 * STEP_MS
+
+
+def polled(past: Window, every: int) -> Window:
+    """Return the same samples with the broker's count of every n-th only, known until the next one."""
+    values = past.values.copy()
+    latest = np.arange(len(past)) // every * every
+    for name in ("counted_at", "counted_visible"):
+        values[:, COLUMN[name]] = past[name][latest]
+    return Window(past.at, values)
+
+
+@pytest.mark.parametrize("every", [3, 6])
+@pytest.mark.parametrize("exact", [True, False])
+def test_while_a_backlog_drains_a_send_bound_allows_for_what_left_since_the_count(every: int, exact: bool) -> None:
+    """Six messages leave in each step, and one is sent: those left at the end were sent after those of the latest count."""
+    sends, departures = [6] * 40 + [1] * 40, [1] * 40 + [6] * 40
+    found = 0
+    for until in range(40 + 3 * every, 80):
+        past, left = simulated(sends[:until], departures[:until], None)
+        counts = polled(past, every)
+        bound = send_bound(counts, int(counts["counted_visible"][-1]), 0, exact=exact)
+        assert bound is None or (left and min(left) <= bound), until
+        found += bound is not None
+    assert found
+
+
+def test_of_a_backlog_that_does_not_shrink_an_old_count_is_as_good_as_a_new_one() -> None:
+    """Two messages are sent in each step, and two leave."""
+    past, left = simulated([12] + [2] * 60, [0] + [2] * 60, None)
+    counted = int(past["counted_visible"][-1])
+    assert len(left) == counted
+    assert send_bound(polled(past, 6), counted, 0, exact=True) == send_bound(past, counted, 0, exact=True) is not None
 
 
 OUTAGE = st.lists(st.integers(0, 6), min_size=1, max_size=30)
