@@ -207,6 +207,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "expires_last": expires_last,
         "used_up_first": used_up_first,
         "oldest_received": per_queue_min(queue, sent, selected.received, n),
+        "returned_since": per_queue_min(queue, rows["last_received"], selected.received & w.visible, n),
         "oldest_held": per_queue_min(queue, sent, selected.received & w.in_flight, n),
         "oldest_received_visible": per_queue_min(queue, sent, selected.received & w.visible, n),
         "held_since": per_queue_min(

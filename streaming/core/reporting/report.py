@@ -44,6 +44,7 @@ MINIMA = (
     "used_up_first",
     "oldest_received",
     "oldest_received_visible",
+    "returned_since",
     "oldest_held",
     "held_since",
 )

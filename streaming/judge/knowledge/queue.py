@@ -167,8 +167,10 @@ def least_ages(
             at = settlement_bound(past, since, minus=minus, exact=exact)
             if at is not None:
                 found[scope].append(max(at, kept_from))
+        # Of a message received before, the end may be one that was not seen.
+        all_seen = summary.numbers["returned_since"] >= e.ends.agreed_since
         for scope, name in (("all", "oldest_received"), ("visible", "oldest_received_visible")):
-            if summary.numbers[name] < NEVER:
+            if all_seen and summary.numbers[name] < NEVER:
                 found[scope].append(summary.numbers[name])
     frozen = e.frozen_counts >= FROZEN_COUNTS and e.seen_at - e.frozen_since >= FROZEN_MS
     # A count that is a minute old does not show consumers that have just come back.
@@ -211,13 +213,22 @@ def _rows_are_there(e: Evidence, past: Window, now: int, *, dead_letters: bool) 
     if sent[max(past.last_before(e.life_at), 0)] and not touched[-1]:
         # Only sends are reported: a message that was sent while consumers worked may be long gone.
         return False
-    first = max(past.last_before(e.rows.agreed_since), 0)
-    sends, later = sent[-1] - sent[first], touched[-1] - touched[first]
     # Of some, the later event is still to come; dead letters have none while nobody looks after them.
-    enough = dead_letters or (sends >= FEWEST_SENDS and later >= 0.9 * sends - min(0.2 * sends, 20))
-    return bool(enough or _were_there(e, past))
+    return dead_letters or _had_later_events(past, past.last_before(e.rows.agreed_since), -1) or _were_there(e, past)
+
+
+def _had_later_events(past: Window, first: int, last: int) -> bool:
+    """Whether nearly all messages sent between two samples had a later event."""
+    sent, touched = past["sent"], past["touched"] - past["touched_unsent"]
+    first = max(first, 0)
+    sends, later = sent[last] - sent[first], touched[last] - touched[first]
+    return bool(sends >= FEWEST_SENDS and later >= 0.9 * sends - min(0.2 * sends, 20))
 
 
 def _were_there(e: Evidence, past: Window) -> bool:
-    """Whether consumers are idle, so that no later events arrive: the messages that existed when they stopped still do."""
-    return bool(past.at[-1] - e.life_at > 60_000 and e.frozen_since > 0 and e.tracked_sum < 0.8 * e.counted_sum)
+    """Whether consumers are idle, so that no later events arrive: the messages that existed when they stopped still do.
+
+    So they do if those sent before had their later events: otherwise some consumers do not report theirs.
+    """
+    idle = past.at[-1] - e.life_at > 60_000 and e.frozen_since > 0 and e.tracked_sum < 0.8 * e.counted_sum
+    return bool(idle and _had_later_events(past, 0, max(past.last_before(e.life_at), 0)))

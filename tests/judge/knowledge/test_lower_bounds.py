@@ -106,3 +106,45 @@ def test_no_backlog_is_older_than_its_retention(retention_ms: int, since_ms: int
         evidence, summary, samples(sent=[0]), summary.depths[-1], NOW, ends_reported=False, retention_ms=retention_ms
     )
     assert {scope: age.since_ms for scope, age in ages.items()} == {"all": since_ms, "visible": since_ms}
+
+
+@pytest.mark.parametrize(
+    ("received", "known"),
+    [
+        pytest.param(1.0, True, id="all were received while consumers worked"),
+        pytest.param(0.5, False, id="half of them: other consumers do not report"),
+    ],
+)
+def test_a_sent_message_is_still_there_only_if_those_before_were_seen_to_be_received(received: float, known: bool) -> None:
+    """Consumers died five minutes ago. More messages are counted than tracked: some producers do not report either."""
+    died_at = NOW - 300_000
+    counts = {"visibility_timeout_s": 30, "visible": 90, "in_flight": 0, "delayed": 0}
+    events = [ev("sent", 200, message_id="m"), ev("queue_state", 600, attributes=counts)]
+    summary = run_steps([(600_000, events)], Settings())[-1].queues[QueueName("aws_sqs", "", "q")]
+    evidence = Evidence(
+        seen_at=NOW, life_at=died_at, frozen_since=died_at, rows=Claim(T0, 20), tracked_sum=40, counted_sum=90, counted_at=NOW
+    )
+    touched = [int(min(n, 30) * 10 * received) for n in range(60)]
+    past = samples(sent=list(range(0, 600, 10)), touched=touched)
+    ages = least_ages(evidence, summary, past, summary.depths[-1], NOW, ends_reported=False)
+    assert {age.since_ms for age in ages.values()} == ({T0 + 200_000} if known else set())
+
+
+@pytest.mark.parametrize(
+    ("agreed_at_s", "known"),
+    [
+        pytest.param(50, True, id="the ends agreed with the counts before it was received"),
+        pytest.param(200, False, id="only since then: who received it may have deleted it unseen"),
+    ],
+)
+def test_a_received_message_is_still_there_only_if_its_end_would_have_been_seen(agreed_at_s: int, known: bool) -> None:
+    """It was received at 100 s, and its window ended without a report."""
+    counts = {"visibility_timeout_s": 30, "visible": 90, "in_flight": 0, "delayed": 0}
+    events = [
+        ev("received", 100, message_id="m", receive_count=1, sent_at=T0 + 70_000),
+        ev("queue_state", 600, attributes=counts),
+    ]
+    summary = run_steps([(600_000, events)], Settings())[-1].queues[QueueName("aws_sqs", "", "q")]
+    evidence = Evidence(seen_at=NOW, ends=Claim(T0 + 1000 * agreed_at_s, 20), in_flight_sum=50.0)
+    ages = least_ages(evidence, summary, samples(sent=[0]), summary.depths[-1], NOW, ends_reported=False)
+    assert {age.since_ms for age in ages.values()} == ({T0 + 70_000} if known else set())
