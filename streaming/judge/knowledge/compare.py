@@ -350,6 +350,16 @@ def _grew_by_less_than_sent(e: Evidence, depth: Depth, past: Window) -> bool:
     return sent > depth.unsettled - e.frozen_first + slack
 
 
+def begin_standstill_anew(e: Evidence, depth: Depth, past: Window) -> bool:
+    """Let a standstill begin with this count if messages have left since it seemed to begin. Return whether they have."""
+    if not _grew_by_less_than_sent(e, depth, past):
+        return False
+    _end_standstill(e, depth, depth.at - COUNT_LAG_MS, 0)
+    # The growth is compared with the sends from this count on.
+    e.frozen_since, e.frozen_first, e.frozen_counts = depth.at, depth.unsettled, 1
+    return True
+
+
 def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     """Conclude from the first count that is certainly about a standstill when the oldest message was sent, at the latest.
 
@@ -359,10 +369,7 @@ def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     The sends must be reported. What was received shows it; where only producers report, so does a backlog that goes on to grow by
     what they send.
     """
-    if _grew_by_less_than_sent(e, depth, past):
-        _end_standstill(e, depth, depth.at - COUNT_LAG_MS, 0)
-        # The growth is compared with the sends from this count on.
-        e.frozen_since, e.frozen_first, e.frozen_counts = depth.at, depth.unsettled, 1
+    if begin_standstill_anew(e, depth, past):
         return
     since = e.sends.agreed_since
     if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not since:

@@ -20,6 +20,7 @@ from streaming.judge.knowledge.basis import (
     sides,
 )
 from streaming.judge.knowledge.compare import (
+    begin_standstill_anew,
     compare_count,
     is_far_below,
     update_backlog,
@@ -138,6 +139,8 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
     update_consumer_activity(evidence, before, depth, c.now, active_at=active_at)
+    # Sends that are reported later can only show more.
+    begin_standstill_anew(evidence, depth, c.recent)
     if c.paused:
         memory.paused_at = depth.at
     elif not evidence.frozen_since:

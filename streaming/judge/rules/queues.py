@@ -240,8 +240,10 @@ def _stalled_by_counts(c: Context) -> int | None:
         # The counts ended: the conclusion stands until a consumer is seen to work.
         fired = c.firing_here("QueueStalled")
         return fired[0].since_ms if fired and active < fired[0].since_ms else None
-    # A single count shows that messages wait, not that nobody takes them, unless tracked ones wait too.
-    if e.frozen_since and e.visible_since and (e.frozen_counts > 1 or c.summary.numbers["visible"]):
+    # A single count shows that messages wait, not that nobody takes them, unless tracked ones wait too: where nobody reports
+    # receives, all seem to.
+    waits = active > 0 and c.summary.numbers["visible"] > 0
+    if e.frozen_since and e.visible_since and (e.frozen_counts > 1 or waits):
         return max(e.visible_since, e.life_at, active, c.memory.paused_at)
     # All consumers are instrumented: messages they have in flight and never finish are seen.
     if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":

@@ -207,6 +207,36 @@ def test_a_backlog_that_grows_by_less_than_was_sent_is_no_standstill(
     assert later.life_at == 90_000, "an hour after the last sign of life, messages may leave because they expire"
 
 
+@pytest.mark.parametrize(
+    ("seen", "sent"),
+    [
+        pytest.param([1, 0], 60, id="one count finds a message"),
+        pytest.param([1, 1, 0], 60, id="two counts in a row find one"),
+    ],
+)
+def test_messages_that_polls_far_apart_happen_to_find_do_not_stall(seen: list[int], sent: int) -> None:
+    """Consumers that do not report take each message within a second; only producers report, and polls are five minutes apart."""
+    polls = [0, 0, *seen]
+    until = 300 * len(polls)
+    events = [ev("sent", n * 300 / sent, message_id=f"m{n}") for n in range(until * sent // 300)]
+    for n, visible in enumerate(polls):
+        counts = {"visible": visible, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+        events.append(ev("queue_state", 300 * n + 2, attributes=counts))
+    found = judged(in_steps(sorted(events, key=lambda one: int(one["at"])), 10, until))
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueStalled"]
+    assert not {"stalled", "stopped"} & {s.queues[0].status for s in found.snapshots}
+
+
+def test_two_counts_far_apart_show_a_stall() -> None:
+    """The backlog grows by what is sent, and nothing is in flight."""
+    events = [ev("sent", 5 * n, message_id=f"m{n}") for n in range(300)]
+    for at in range(2, 1500, 300):
+        counts = {"visible": max(at - 600, 0) // 5, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+        events.append(ev("queue_state", at, attributes=counts))
+    found = judged(in_steps(sorted(events, key=lambda one: int(one["at"])), 10, 1500))
+    assert [c.status for c in found.changes if c.finding.key.signal == "QueueStalled"] == ["firing"]
+
+
 def test_consumers_on_a_schedule_in_step_with_the_polls_do_not_stall() -> None:
     """They empty the queue each minute, half a minute before it is polled; only producers report."""
     events = [ev("sent", n / 2, message_id=f"m{n}") for n in range(2 * 900)]
