@@ -60,8 +60,8 @@ def test_unreported_deletions_are_no_failures_in_a_delay_queue() -> None:
 
 @pytest.mark.parametrize(
     "polls_s",
-    [range(0, 301, 60), [*range(0, 301, 60), *range(480, 700, 60)], range(0, 700, 120)],
-    ids=["the collector dies", "it restarts", "it polls every two minutes"],
+    [range(0, 301, 60), [*range(0, 301, 60), *range(480, 700, 60)], range(0, 700, 120), range(0, 700, 300)],
+    ids=["the collector dies", "it restarts", "it polls every two minutes", "every five minutes"],
 )
 def test_what_counts_have_shown_of_deletions_holds_until_the_next_count(polls_s: Sequence[int]) -> None:
     """A count is older than a minute and a half where no newer one comes."""

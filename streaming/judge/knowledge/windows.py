@@ -27,10 +27,8 @@ FEWEST_FINISHED = 100
 """With a share of 3 % of the deletions lost, a hundred in a row arrive once in twenty times."""
 LONGEST_WINDOW_MS = 300_000
 """The samples of the last eleven minutes show deletions that are not reported only if windows are clearly shorter than that."""
-UNKNOWN_INTERVAL_MS = 180_000
-"""After a first count, the second is awaited for this long."""
 LONGEST_INTERVAL_MS = 600_000
-"""Counts that are further apart do not speak for the time between them."""
+"""Counts that are further apart do not speak for the time between them. After a first one, the second is awaited for so long."""
 
 
 def came_back(past: Window, since: int) -> int:
@@ -123,7 +121,7 @@ def _left_before(c: Context, since: int) -> bool:
 def _counted_within_ms(depths: list[Depth]) -> int:
     """Return how old a count may be before the next one is overdue: not every collector polls each minute."""
     if len(depths) < 2:
-        return UNKNOWN_INTERVAL_MS
+        return LONGEST_INTERVAL_MS
     return min(max(COUNT_LAG_MS, depths[-1].at - depths[-2].at + REPORTS_LAG_MS), LONGEST_INTERVAL_MS)
 
 
