@@ -24,6 +24,7 @@ import yaml
 import queuewatch.cloudflare
 from tests.client.pull_broker import Broker, Held, serving
 from tests.docs.test_client_pages import APPLICATION, BROKER, bash, blocks, found_first, kinds
+from tests.services import application as application_service
 from tests.services import sqs
 from tests.services.process import free_port
 from tests.waiting import until
@@ -84,13 +85,11 @@ def test_an_application_is_followed_through_the_proxy(application: Path, sqs_env
 
 
 @pytest.mark.slow
-def test_a_celery_worker_is_followed_through_the_proxy(
-    application: Path, sqs_environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_celery_worker_is_followed_through_the_proxy(application: Path, elasticmq: Any, tmp_path: Path) -> None:
     """docs/celery.md: sends, receives and acknowledgements, which the hooks do not see."""
     (tmp_path / "tasks.py").write_text(_TASKS.format(page="\n".join(blocks("docs/celery.md", "python"))))
     spool = tmp_path / "spool"
-    script, environment = _through_a_proxy("docs/celery.md", sqs_environment, spool)
+    script, environment = _through_a_proxy("docs/celery.md", application_service.variables(elasticmq.endpoint), spool)
     send = "python -c 'import tasks; [tasks.work.delay(n) for n in range(3)]'\n"
     script = script.replace("python -m celery", f"{send}python -m celery")
     environment = found_first(application.parent, environment) | {"QUEUE": f"celery-{uuid.uuid4().hex[:8]}"}
