@@ -17,7 +17,7 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "queue": ("i4", 0),
     "flags": ("u4", 0),
     "sent": ("i8", 0),  # when it was sent; until F_SENT_KNOWN, the time of its first event
-    "first_received": ("i8", 0),  # as its broker reports it, if that is earlier than the receives that were seen
+    "first_received": ("i8", 0),  # the first receive that the timeline does not have: reported by the broker, or seen and trimmed
     "last_received": ("i8", 0),
     "receive_count": ("i4", 0),
     "seen": ("u8", 0),  # bit n-1: the n-th receive was seen

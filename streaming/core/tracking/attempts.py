@@ -226,9 +226,21 @@ def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows:
     long = np.flatnonzero(excess > 0)
     if not len(long):
         return
+    _keep_first_received(state, at_row, starts[long], lengths[long], rows[long])
     drop = np.concatenate([at_row[starts[i] : starts[i] + excess[i]] for i in long.tolist()])
     keep = np.ones(len(state.attempts["key"]), dtype=bool)
     keep[drop] = False
     state.attempts = {name: values[keep] for name, values in state.attempts.items()}
     flags = state.rows.at("flags", rows[long])
     state.rows.put("flags", rows[long], flags | np.uint32(F_TRIMMED))
+
+
+def _keep_first_received(state: ShardState, at_row: Array, starts: Array, lengths: Array, rows: Array) -> None:
+    """Keep in the rows when these messages were first received: the timelines no longer tell once they are trimmed."""
+    code, at, live = state.attempts["code"], state.attempts["at"], state.rows
+    spans = [at_row[start : start + length] for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    seen = np.array([at[span[code[span] == RECEIVED]].min(initial=NEVER) for span in spans], dtype=np.int64)
+    known = live.at("first_received", rows)
+    # Of a dead letter it may be known of the queue that it comes from.
+    here = (known > 0) & (known >= live.at("arrived", rows))
+    live.put("first_received", rows, np.where(seen < NEVER, np.where(here, np.minimum(known, seen), seen), known))
