@@ -67,6 +67,24 @@ def test_a_consumer_that_goes_on_failing_pages() -> None:
     assert "QueueFailing" in fired(events, 380)
 
 
+def test_what_a_consumer_gave_back_unread_is_not_held_against_it_minutes_later() -> None:
+    """Of its other deliveries fewer are looked at by then. The telemetry says of it no more than that it is gone."""
+    state: dict[str, Any] = {"prefetch": 100, "connected": False, "dispatched": 0}
+    events: list[dict[str, Any]] = [{**ev("consumer_state", 600, consumer="gone", attributes=state), **MQ}]
+    held_s, returned = 80, 0
+    for n in range(1_000):
+        name, who, end_s = f"m{n}", "gone" if n % 2 == 0 and n < 600 else "stays", n + held_s
+        events += [mq("sent", n, name, "p"), mq("received", n + 0.1, name, who)]
+        if who == "gone" and end_s >= 600:
+            returned += 1
+            again_s = 600 + 0.7 * returned
+            events += [mq("released", 600, name, who), mq("received", again_s, name, "stays")]
+            who, end_s = "stays", end_s + 20
+        # A few dead letters keep the results of the minutes before.
+        events.append(mq("dead_lettered" if n in (420, 460, 480, 600, 660, 720) else "deleted", end_s, name, who))
+    assert "QueueFailing" not in fired([e | {"to_queue": "dead"} if e["type"] == "dead_lettered" else e for e in events], 1_000)
+
+
 WINDOW = 100
 Wire = dict[str, Any]
 

@@ -60,27 +60,39 @@ def _failed_deliveries(state: ShardState, received: Array, now: int, settings: S
 
 
 def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) -> None:
-    """Count newly failed deliveries for the consumers that had them, by the timeline where there is one, else by the row."""
-    rows, failed, failed_at = state.rows, state.consumers.failed, state.consumers.failed_at
+    """Count newly failed deliveries for the consumers that had them, by the timeline where there is one, else by the row.
+
+    Where fewer have failed than before, they are taken back from the same consumers.
+    """
+    rows = state.rows
     received = rows.at("last_received", hit)
     timeline = (rows.at("flags", hit) & F_TIMELINE) != 0
-    single = np.flatnonzero(~timeline | (more < 0))
-    owner = rows.at("consumer", hit[single])
-    known = owner >= 0
-    np.add.at(failed, owner[known], more[single][known])
-    np.maximum.at(failed_at, owner[known], received[single][known])
-    several = np.flatnonzero(timeline & (more > 0))
+    single = np.flatnonzero(~timeline)
+    _blame(state, rows.at("consumer", hit[single]), more[single], received[single])
+    several = np.flatnonzero(timeline)
     if not len(several):
         return
     table = state.attempts
     receives = np.flatnonzero(table["code"] == RECEIVED)
-    keys = table["key"][receives]
-    key = rows.key[hit[several]]
+    if not len(receives):
+        return
+    keys, key = table["key"][receives], rows.key[hit[several]]
     left, right = np.searchsorted(keys, key, "left"), np.searchsorted(keys, key, "right")
-    n = more[several]
+    n, sign = np.abs(more[several]), np.sign(more[several])
     nth = np.arange(int(n.sum())) - np.repeat(np.append(0, np.cumsum(n)[:-1]), n)
-    place = np.minimum(np.repeat(left + before[several], n) + nth, np.repeat(right, n) - 1)
-    owner = table["consumer"][receives[np.maximum(place, 0)]] if len(receives) else np.full(int(n.sum()), -1)
-    known = (owner >= 0) & np.repeat(right > left, n)
-    np.add.at(failed, owner[known], 1)
-    np.maximum.at(failed_at, owner[known], np.repeat(received[several], n)[known])
+    place = np.repeat(left + np.minimum(before, before + more)[several], n) + nth
+    last = np.repeat(right, n) - 1
+    owner = table["consumer"][receives[np.clip(np.minimum(place, last), 0, None)]]
+    # A prefetched message that its consumer gave back unread is received again with the same count, which the timeline does not
+    # have. It is one delivery, of the last who received it; while it is in flight again, it had failed for the one before.
+    again = (place >= last) & np.repeat((sign > 0) | (rows.at("ended", hit[several]) > 0), n)
+    owner = np.where(again, np.repeat(rows.at("consumer", hit[several]), n), owner)
+    owner = np.where(np.repeat(right > left, n), owner, -1)
+    _blame(state, owner, np.repeat(sign, n), np.repeat(received[several], n))
+
+
+def _blame(state: ShardState, owner: Array, more: Array, received: Array) -> None:
+    """Add to the failed deliveries of these consumers; -1: not known."""
+    known = owner >= 0
+    np.add.at(state.consumers.failed, owner[known], more[known])
+    np.maximum.at(state.consumers.failed_at, owner[known], received[known])

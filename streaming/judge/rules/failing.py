@@ -46,6 +46,8 @@ CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
 OTHERS_RATIO = 0.1
 CULPRITS_NAMED = 5
+GONE_MS = 60_000
+"""A consumer that crashes again and again is back within this time."""
 
 
 @once
@@ -271,7 +273,8 @@ def _culprit(c: Context) -> Culprit | None:
     if not marks or c.is_dead_letter_queue:
         return None
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
-    changed = {name: o for name in c.summary.consumer_results if (o := _since_mark(c, name, marks[0])).ended}
+    there = (name for name in c.summary.consumer_results if not _is_gone(c, name))
+    changed = {name: o for name in there if (o := _since_mark(c, name, marks[0])).ended}
     ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
     bad = {
         name: o
@@ -293,6 +296,12 @@ def _culprit(c: Context) -> Culprit | None:
     }
     sustained = any(o.ended >= limits.failing_min_deliveries and _goes_on(c, name, marks) for name, o in bad.items())
     return Culprit(evidence, sustained)
+
+
+def _is_gone(c: Context, consumer: str) -> bool:
+    """Whether a consumer has been disconnected for a while: there is no host to look at any more."""
+    state = c.summary.consumer_states.get(consumer)
+    return state is not None and state.attributes.get("connected") is False and c.now - state.at > GONE_MS
 
 
 def _since_mark(c: Context, consumer: str, mark: ConsumerMark) -> Outcomes:
