@@ -209,7 +209,7 @@ class DepartedConsumer:
     """Whether its client has another consumer on the queue, or has had one since."""
 
 
-def is_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_ms: int) -> Verdict:
+def judge_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, now_ms: int) -> Verdict:
     """Whether the broker removed the consumer while its client lives on unaware.
 
     Such a client works on messages that were redelivered to others, its acknowledgements are dropped, and it

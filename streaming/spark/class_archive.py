@@ -49,7 +49,7 @@ def make() -> Path:
     with tempfile.TemporaryDirectory(prefix="queuewatch-classes-", dir=path.parent) as name:
         folder = Path(name)
         base = path.with_name(path.name.replace("classes", "java", 1))
-        _dump_java_s_own(folder / base.name).replace(base)
+        _dump_base_archive(folder / base.name).replace(base)
         part = folder / path.name
         _run(folder, base, part)
         part.replace(path)
@@ -63,7 +63,7 @@ def is_current() -> bool:
     return path.is_file() and path.stat().st_mtime > max(part.stat().st_ctime for part in installed)
 
 
-def _dump_java_s_own(archive: Path) -> Path:
+def _dump_base_archive(archive: Path) -> Path:
     """Write an archive of the classes that every Java program uses."""
     command = [str(find_java().executable), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)

@@ -96,7 +96,7 @@ def ensure_java() -> JavaRuntime:
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    _do_without_a_name()
+    _bypass_host_name_lookup()
     return java
 
 
@@ -204,7 +204,7 @@ def _check_python() -> None:
         )
 
 
-def _do_without_a_name() -> None:
+def _bypass_host_name_lookup() -> None:
     """Let Spark start on a machine that cannot resolve its own name, where that is possible."""
     name = socket.gethostname()
     try:

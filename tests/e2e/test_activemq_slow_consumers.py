@@ -26,10 +26,10 @@ from streaming.judge.slow_consumer import (
     StrategyParams,
     consumer_report,
     departed_of,
-    is_zombie,
     judge_ack,
     judge_hold,
     judge_prefetch,
+    judge_zombie,
 )
 from tests.services.activemq import AbortSlow, AbortSlowAck, ActiveMQ, Policy
 from tests.sources.activemq import broker
@@ -344,7 +344,7 @@ def test_a_rollback_loop_shows_in_its_receive_count(outcome: Outcome) -> None:
 
 def test_an_aborted_consumer_whose_client_lives_on_is_a_zombie(outcome: Outcome) -> None:
     [departed] = departed_of(outcome.states)
-    verdict = is_zombie(departed, LIMIT_MS, CHECK_MS, outcome.ended_ms)
+    verdict = judge_zombie(departed, LIMIT_MS, CHECK_MS, outcome.ended_ms)
     assert verdict.slow, verdict.why
 
 

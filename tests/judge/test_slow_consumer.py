@@ -15,10 +15,10 @@ from streaming.judge.slow_consumer import (
     Verdict,
     consumer_report,
     departed_of,
-    is_zombie,
     judge_ack,
     judge_hold,
     judge_prefetch,
+    judge_zombie,
 )
 
 SECOND = 1_000
@@ -366,7 +366,7 @@ ABORTED = DepartedConsumer(
 )
 def test_zombies(why: str, changes: dict[str, Any], now_s: int, zombie: bool) -> None:
     departed = replace(ABORTED, **changes)
-    assert is_zombie(departed, 30 * SECOND, 5 * SECOND, at(now_s)).slow is zombie, why
+    assert judge_zombie(departed, 30 * SECOND, 5 * SECOND, at(now_s)).slow is zombie, why
 
 
 def test_departed_consumers_are_read_from_their_last_state() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming.core.state.queue_table import QueueTable
 
 
-class _Time:
+class _Integer:
     """An integer field of one queue, read from and written to its column."""
 
     def __init__(self, column: str) -> None:
@@ -57,17 +57,17 @@ class QueueRow:
     __slots__ = ("place", "table")
 
     ordered, dead_letter, messages_seen = _Flag("ordered"), _Flag("dead_letter"), _Flag("messages_seen")
-    empty_from = _Time("empty_from")
+    empty_from = _Integer("empty_from")
     """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
-    purged_at = _Time("purged_at")
-    last_event_at, last_received_at = _Time("last_event_at"), _Time("last_received_at")
-    last_settled_at, last_state_at = _Time("last_settled_at"), _Time("last_state_at")
-    skew_ms = _Time("skew_ms")
-    youngest_sent_at = _Time("youngest_sent_at")
+    purged_at = _Integer("purged_at")
+    last_event_at, last_received_at = _Integer("last_event_at"), _Integer("last_received_at")
+    last_settled_at, last_state_at = _Integer("last_settled_at"), _Integer("last_state_at")
+    skew_ms = _Integer("skew_ms")
+    youngest_sent_at = _Integer("youngest_sent_at")
     """When the youngest message received so far was sent…"""
-    youngest_received_at = _Time("youngest_received_at")
+    youngest_received_at = _Integer("youngest_received_at")
     """…and when it was last received."""
-    left_out_at = _Time("left_out_at")
+    left_out_at = _Integer("left_out_at")
 
     def __init__(self, table: QueueTable, place: int) -> None:
         self.table, self.place = table, place

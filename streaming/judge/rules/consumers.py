@@ -22,10 +22,10 @@ from streaming.judge.slow_consumer import (
     Verdict,
     consumer_report,
     departed_of,
-    is_zombie,
     judge_ack,
     judge_hold,
     judge_prefetch,
+    judge_zombie,
 )
 
 ZOMBIE_GRACE_MS = 60_000
@@ -167,7 +167,7 @@ def zombie_consumer(c: Context) -> Iterator[Finding]:
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     states = {name: state.attributes for name, state in c.summary.consumer_states.items()}
     for departed in departed_of(states):
-        verdict = is_zombie(departed, min_hold_ms, ZOMBIE_GRACE_MS, c.now)
+        verdict = judge_zombie(departed, min_hold_ms, ZOMBIE_GRACE_MS, c.now)
         if verdict.slow:
             client = _client(c, departed.consumer)
             words = (

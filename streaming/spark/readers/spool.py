@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from streaming.config.source import SpoolSource
 from streaming.errors import SourceUnavailable
+from streaming.folder import local_folder
 
 _CLEANING: Final = {"keep": "off", "archive": "archive", "delete": "delete"}
 
@@ -58,7 +58,5 @@ def read_spool(spark: SparkSession, source: SpoolSource) -> DataFrame:
 
 def spool_path(source: SpoolSource) -> Path | None:
     """Return the folder if it is on this machine, or mounted; None for one behind the URI of another file system."""
-    parts = urlsplit(source.folder)
-    if parts.scheme == "":
-        return Path(source.folder).absolute()
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+    local = local_folder(source.folder)
+    return local.path if local is not None else None

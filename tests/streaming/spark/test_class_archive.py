@@ -51,7 +51,7 @@ def test_an_archive_older_than_java_or_spark_is_made_again(archive: Path) -> Non
 
 def test_a_run_that_fails_leaves_no_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(class_archive, "_dump_java_s_own", _written)
+    monkeypatch.setattr(class_archive, "_dump_base_archive", _written)
     with pytest.raises(RuntimeError, match="the run for Java's class archive failed"):
         class_archive.make()
     assert [path.name.split("-")[0] for path in archive.parent.iterdir()] == ["java"]
@@ -70,7 +70,7 @@ def test_a_java_without_an_archive_of_its_own_gets_one(tmp_path: Path, monkeypat
     assert packaged is not None
     monkeypatch.setenv("JAVA_HOME", str(packaged.parents[1]))
     assert _starts_with(packaged, str(packaged.parents[1] / "lib" / "server" / "classes.jsa")) is False
-    assert _starts_with(packaged, str(class_archive._dump_java_s_own(tmp_path / "java.jsa"))) is True
+    assert _starts_with(packaged, str(class_archive._dump_base_archive(tmp_path / "java.jsa"))) is True
 
 
 def _starts_with(java: Path, archive: str) -> bool:
