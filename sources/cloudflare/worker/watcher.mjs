@@ -3,6 +3,7 @@
  * queues.
  */
 
+import { Habit, WITHDRAWN_BEFORE_MS } from "./habit.mjs";
 import { Outbox } from "./outbox.mjs";
 import { LONGEST_DELAY_S, about } from "./report.mjs";
 import { withDefaults } from "./settings.mjs";
@@ -10,7 +11,8 @@ import { targetFrom } from "./target.mjs";
 
 /** @typedef {import("./outbox.mjs").Event} Event */
 /** @typedef {import("./report.mjs").BatchFacts} BatchFacts */
-/** @typedef {{ throwsOnError?: boolean, overCapAtAttempt?: number, backlog?: Event }} Seen */
+/** @typedef {{ throwsOnError: Habit<true>, overCapAtAttempt: Habit<number> }} Habits */
+/** @typedef {{ habits?: Habits, backlog?: Event }} Seen `habits`: of a queue that is consumed here */
 
 /** Unchanged settings are reported again after this long, for a reader that was not there. */
 const REPEAT_SETTINGS_MS = 5 * 60_000;
@@ -121,14 +123,17 @@ export class Watcher {
    * @param {import("./report.mjs").Outcome} outcome
    */
   noteOutcome({ queue, deliveries, settings }, verdict, outcome) {
+    const nowMs = Date.now();
     const seen = this.#seenOf(queue);
+    seen.habits ??= { throwsOnError: new Habit(nowMs), overCapAtAttempt: new Habit(nowMs) };
+    const { throwsOnError, overCapAtAttempt } = seen.habits;
     const { maxRetries = Infinity } = settings;
     for (const { id, attempts } of deliveries) {
       const { acked, explicit, delayS } = verdict.of(id, outcome.failed);
-      if (!acked && !explicit) seen.throwsOnError = true;
+      if (!acked && !explicit) throwsOnError.see(true, nowMs);
       // The delay asked for at the last delivery is never waited.
       if (!acked && delayS !== undefined && delayS > LONGEST_DELAY_S && attempts <= maxRetries) {
-        seen.overCapAtAttempt = Math.min(seen.overCapAtAttempt ?? attempts, attempts);
+        overCapAtAttempt.see(Math.min(overCapAtAttempt.reported(nowMs) ?? attempts, attempts), nowMs);
       }
     }
   }
@@ -158,8 +163,27 @@ export class Watcher {
     const backlog = this.settings.backlog ? this.#seenOf(queue).backlog : undefined;
     return [
       ...this.#stateEvent(queue, "settings", this.#configured(queue)),
+      ...this.#withdrawals(queue),
       ...this.#stateEvent(queue, "backlog", backlog ?? {}),
     ];
+  }
+
+  /**
+   * The habits of the queue's handler that are over, as far as this isolate can tell.
+   *
+   * @param {string} queue
+   * @returns {Event[]}
+   */
+  #withdrawals(queue) {
+    const { habits } = this.#seenOf(queue);
+    if (habits === undefined) return [];
+    const nowMs = Date.now();
+    /** @type {Event} */
+    const attributes = {};
+    if (habits.throwsOnError.takeWithdrawal(nowMs)) attributes.throws_on_error = false;
+    if (habits.overCapAtAttempt.takeWithdrawal(nowMs)) attributes.backoff_cap_exceeded_at_attempt = null;
+    if (Object.keys(attributes).length === 0) return [];
+    return [{ ...about(this.subject(queue), "queue_state", nowMs - WITHDRAWN_BEFORE_MS), attributes }];
   }
 
   /**
@@ -185,7 +209,10 @@ export class Watcher {
   #configured(queue) {
     const { maxRetries, deadLetterQueue, retryDelaySeconds, maxBatchSize } =
       this.settings.queues[queue] ?? {};
-    const { throwsOnError, overCapAtAttempt } = this.#seenOf(queue);
+    const { habits } = this.#seenOf(queue);
+    const nowMs = Date.now();
+    const throwsOnError = habits?.throwsOnError.reported(nowMs);
+    const overCapAtAttempt = habits?.overCapAtAttempt.reported(nowMs);
     /** @type {Event} */
     const attributes = {};
     if (maxRetries !== undefined)
