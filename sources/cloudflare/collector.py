@@ -30,6 +30,7 @@ IDLE_S: Final = 0.5
 """The longest sleep of the loop, and so the largest delay of a heartbeat."""
 _SILENT_AFTER_S: Final = 60.0
 _UNAUTHORIZED_PAUSE_S: Final = 30.0
+_BACKOFF: Final = "backoff_cap_exceeded_at_attempt"
 
 
 class Subject(NamedTuple):
@@ -225,13 +226,17 @@ class CloudflareCollector:
         name = queue.listed.name
         if consumers is None and queue.attributes:
             return
-        queue.attributes = settings_attributes(
+        attributes = settings_attributes(
             queue.listed,
             consumers,
             self._declared.consumers.get(name),
             self._declared.delivery_delays_s.get(name),
             self._config.backoff_of(name),
         )
+        if queue.attributes.get(_BACKOFF) is not None:
+            # Only until the next list: a Worker may report it too, and must not be contradicted for ever.
+            attributes.setdefault(_BACKOFF, None)
+        queue.attributes = attributes
 
     def _back_off(self, error: ApiError) -> None:
         """Handle errors that affect every request: the API asks for a pause, or rejects the token."""

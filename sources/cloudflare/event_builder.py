@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sources.cloudflare.answers import Backlog, ListedQueue, SampledMessage
-from sources.cloudflare.settings import Backoff, Consumer, attributes_of, findings
+from sources.cloudflare.settings import CONSUMER_SETTINGS, OMITTED_SETTINGS, Backoff, Consumer, attributes_of, findings
 from sources.events import WIRE_VERSION, Event, heartbeat
 
 SYSTEM: Final = "cloudflare_queues"
@@ -96,7 +96,8 @@ def settings_attributes(
 ) -> dict[str, Any]:
     """Return the settings of a queue as attributes: what is deployed, or what a Wrangler file declares where the API has nothing.
 
-    `consumers` None: the API does not list them. Where both differ, `wrangler_differs` names the attributes.
+    `consumers` None: the API does not list them. Where both differ, `wrangler_differs` names the attributes. A consumer setting
+    that neither has is null if the API lists the consumers: if it was reported before, it was removed.
     """
     written = attributes_of(queue.settings, declared, backoff) if declared is not None else {}
     if declared_delay_s is not None:
@@ -113,5 +114,6 @@ def settings_attributes(
             attributes = written | attributes
             if differing:
                 attributes["wrangler_differs"] = sorted(differing)
+        attributes = dict.fromkeys(OMITTED_SETTINGS if consumers else CONSUMER_SETTINGS) | attributes
     found = [{"rule": finding.rule, "summary": finding.summary} for finding in findings(queue.name, attributes)]
     return attributes | {"findings": found}

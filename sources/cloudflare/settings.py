@@ -25,6 +25,28 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = {
 }
 """Attribute → the minimum and maximum the platform accepts."""
 
+OMITTED_SETTINGS: Final = (
+    "consumer_script",
+    "max_batch_timeout_s",
+    "retry_delay_s",
+    "max_concurrency",
+    "visibility_timeout_s",
+    "wrangler_differs",
+)
+"""What the description of a consumer has only where it applies or is set. The API always gives the others: if one is missing, it
+is unknown, and may be known from elsewhere, as from the options of a Worker."""
+CONSUMER_SETTINGS: Final = (
+    *OMITTED_SETTINGS,
+    "consumer_type",
+    "max_batch_size",
+    "max_retries",
+    "max_receive_count",
+    "dead_letter_queue",
+    "has_dead_letter_queue",
+    "backoff_cap_exceeded_at_attempt",
+)
+"""What a queue without a consumer does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Consumer:

@@ -34,8 +34,11 @@ def test_a_queue_is_reported_with_backlog_and_settings(stub: Stub) -> None:
         "max_retries": 3,
         "max_receive_count": 4,
         "retry_delay_s": 0,
+        "max_concurrency": None,
+        "visibility_timeout_s": None,
         "dead_letter_queue": "orders-dlq",
         "has_dead_letter_queue": True,
+        "wrangler_differs": None,
         "findings": [],
         "visible": 2,
         "in_flight": None,
@@ -134,6 +137,31 @@ def test_a_new_queue_and_new_settings_are_found(stub: Stub) -> None:
         queue.consumer = {**WORKER, "settings": {"max_retries": 9}}
         stub.add("mail")
         run.until(lambda: run.attributes("orders").get("max_retries") == 9 and run.of("queue_state", "mail"))
+
+
+def test_a_removed_setting_is_withdrawn(stub: Stub) -> None:
+    """Each report says so, for a service that kept it from before the collector was restarted."""
+    queue = stub.add("orders", consumer={**WORKER, "settings": {"max_retries": 3, "retry_delay": 60}})
+    with running(stub) as run:
+        run.until(lambda: run.attributes("orders").get("retry_delay_s") == 60)
+        queue.consumer = WORKER | {"settings": {"max_retries": 3}}
+        run.until(lambda: run.attributes("orders")["retry_delay_s"] is None)
+        assert run.attributes("orders")["dead_letter_queue"] == "orders-dlq"
+        queue.consumer = None
+        run.until(lambda: run.attributes("orders")["dead_letter_queue"] is None)
+        assert run.attributes("orders")["has_consumer"] is False
+        assert run.attributes("orders")["max_receive_count"] is None
+
+
+def test_a_back_off_that_no_longer_exceeds_the_cap_is_withdrawn_once(stub: Stub) -> None:
+    """Not with every report: a Worker that sees its handler ask for more must not be contradicted each time."""
+    queue = stub.add("orders", consumer={**WORKER, "settings": {"max_retries": 10}})
+    with running(stub, backoff=[{"queues": ["*"], "first_s": 30, "factor": 30}]) as run:
+        run.until(lambda: run.attributes("orders").get("backoff_cap_exceeded_at_attempt") == 4)
+        queue.consumer = WORKER
+        run.until(lambda: run.attributes("orders")["backoff_cap_exceeded_at_attempt"] is None)
+        run.until(lambda: "backoff_cap_exceeded_at_attempt" not in run.of("queue_state", "orders")[-1]["attributes"])
+        assert run.attributes("orders")["backoff_cap_exceeded_at_attempt"] is None
 
 
 def test_consumers_missing_from_the_list_are_requested(stub: Stub) -> None:

@@ -140,7 +140,7 @@ def test_declared_settings_fill_gaps_in_the_api_s_answer() -> None:
     half = Consumer(script="shop", max_retries=3)
     filled = settings_attributes(LISTED, (half,), GOOD, 7, None)
     assert (filled["max_batch_size"], filled["dead_letter_queue"], filled["delivery_delay_s"]) == (10, "orders-dlq", 7)
-    assert "wrangler_differs" not in filled
+    assert filled["wrangler_differs"] is None
     alone = settings_attributes(LISTED, None, GOOD, None, Backoff(90_000, 1))
     assert (alone["max_retries"], alone["has_consumer"], alone["retention_s"]) == (3, True, 345_600)
     assert [f["rule"] for f in alone["findings"]] == ["backoff_beyond_cap"]
@@ -150,3 +150,31 @@ def test_unknown_consumers_are_not_reported_as_none() -> None:
     """Only a known empty list of consumers sets has_consumer to false."""
     assert "has_consumer" not in settings_attributes(LISTED, None, None, None, None)
     assert settings_attributes(LISTED, (), None, None, None)["has_consumer"] is False
+
+
+def test_a_setting_that_neither_the_api_nor_wrangler_has_is_withdrawn() -> None:
+    """It may have been reported before. What the API always gives is unknown where it is missing, and stays as it was."""
+    half = Consumer(script="shop", max_retries=3)
+    attributes = settings_attributes(LISTED, (half,), None, None, None)
+    withdrawn = {name for name, value in attributes.items() if value is None}
+    assert withdrawn == {"max_batch_timeout_s", "retry_delay_s", "max_concurrency", "visibility_timeout_s", "wrangler_differs"}
+    assert "dead_letter_queue" not in attributes
+    assert "max_batch_size" not in attributes
+
+
+def test_all_settings_of_a_removed_consumer_are_withdrawn() -> None:
+    """Also its dead-letter queue, which Cloudflare keeps with the consumer; but not where a Wrangler file still declares it."""
+    attributes = settings_attributes(LISTED, (), None, None, None)
+    known = set(settings_attributes(LISTED, (GOOD,), None, None, None)) | {"visibility_timeout_s", "max_concurrency"}
+    kept = {name: value for name, value in attributes.items() if value is not None}
+    assert kept == {"kind": "standard", "retention_s": 345_600, "has_consumer": False, "findings": []}
+    assert known <= attributes.keys()
+    declared = settings_attributes(LISTED, (), GOOD, None, None)
+    assert (declared["dead_letter_queue"], declared["max_retries"], declared["retry_delay_s"]) == ("orders-dlq", 3, 0)
+
+
+@pytest.mark.parametrize("declared", [None, GOOD])
+def test_nothing_is_withdrawn_while_the_consumers_are_unknown(declared: Consumer | None) -> None:
+    """To the service, null in place of a dead-letter queue means that there is none."""
+    attributes = settings_attributes(LISTED, None, declared, None, None)
+    assert None not in attributes.values()
