@@ -31,7 +31,7 @@ from sources.wire.scan import is_compiled
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.cli.outlets import OutletMetrics, open_outlets
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import check_http, read_secret, unread_variables, warnings
+from streaming.config.check import check_files_of, check_http, read_secret, unread_variables, warnings
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config, to_settings
@@ -98,12 +98,8 @@ def _alertmanager(config: Config) -> AlertmanagerPush | None:
     section = config.section("alertmanager")
     if section is None:
         return None
-    try:
-        return AlertmanagerPush(section, config.section("alerts"))
-    except OSError as error:
-        raise ConfigError(
-            "alertmanager", f"{error.filename}: {error.strerror}", "Create it, or configure another file"
-        ) from error
+    check_files_of(section, "alertmanager")
+    return AlertmanagerPush(section, config.section("alerts"))
 
 
 def _http(

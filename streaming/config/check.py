@@ -25,7 +25,7 @@ _LONGEST_SECRET: Final = 1 << 20
 
 def check_files(config: Config) -> None:
     """Raise `ConfigErrors` for all configured files that cannot be read, and for secrets that are empty."""
-    errors = [error for key, path in _files(config, ()) if (error := _unreadable(key, path)) is not None]
+    errors = list(_unreadable_files(config, ()))
     http = config.http
     readers = {"http.auth": http.auth.secrets, "http.metrics_auth": http.metrics_auth.secrets}
     for key, read in (readers | {"http.ingest": http.ingest.bearer_token}).items():
@@ -35,6 +35,12 @@ def check_files(config: Config) -> None:
             if not isinstance(error.__cause__, OSError):  # an unreadable file is in the list already
                 errors.append(error)
     if errors:
+        raise ConfigErrors(errors)
+
+
+def check_files_of(section: BaseModel, key: str) -> None:
+    """Raise `ConfigErrors` for the files of the section `key` that cannot be read, and for its secrets that are empty."""
+    if errors := list(_unreadable_files(section, (key,))):
         raise ConfigErrors(errors)
 
 
@@ -151,6 +157,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _unreadable_files(section: BaseModel, key: KeyPath) -> Iterator[ConfigError]:
+    for file, path in _files(section, key):
+        if (error := _unreadable(file, path)) is not None:
+            yield error
 
 
 def _files(section: BaseModel, key: KeyPath) -> Iterator[tuple[KeyPath, Path]]:

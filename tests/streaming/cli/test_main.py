@@ -29,7 +29,7 @@ from streaming.cli.service import run_service
 from streaming.cli.versions import all_versions
 from streaming.config import load_config
 from streaming.config.check import check_http
-from streaming.config.errors import ConfigError
+from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.model import Config
 from streaming.release import own_version
 from tests.sinks.fakes import NOW_MS, shop_snapshot
@@ -201,6 +201,33 @@ def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, op
         run_service(config, threading.Event())
     assert exit_code(caught.value) == EXIT_USAGE
     assert str(caught.value) == f"http.ingest: {token} is empty. Write the secret to it, or remove the key"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param("\n", "token is empty. Write the secret to it, or remove the key", id="empty"),
+        pytest.param(None, "token: No such file or directory. Create the file, or configure another one", id="missing"),
+    ],
+)
+def test_an_unusable_token_of_an_alertmanager_is_refused_by_run_and_by_the_check(
+    in_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, says: str
+) -> None:
+    """The service would log in with nothing, and no alert would arrive."""
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    (tmp_path / "q.yaml").write_text(
+        "http: {port: 0}\nsource: {spool: {folder: in}}\n"
+        "alertmanager: {destinations: [{url: 'http://127.0.0.1:1', token_file: token}]}\n"
+    )
+    message = f"alertmanager.destinations[0].token_file: {says}"
+    done = in_process("check-config", "q.yaml")
+    assert (done.returncode, done.stderr) == (EXIT_USAGE, f"queuewatch: {message}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigErrors) as caught:
+        run_service(load_config(tmp_path / "q.yaml", {}), threading.Event())
+    assert exit_code(caught.value) == EXIT_USAGE
+    assert [str(error) for error in caught.value.errors] == [message]
 
 
 @pytest.mark.parametrize(
