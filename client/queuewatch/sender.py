@@ -25,6 +25,8 @@ from queuewatch.transports.secrets import redact
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _WARN_EVERY_S: Final = 60.0
+_GRACE_S: Final = 0.5
+"""After the deadline, a sender has this long to give up and to close its connection."""
 
 
 @dataclass
@@ -116,8 +118,10 @@ class BackgroundSender:
         Events offered afterwards are dropped.
         """
         _notice_fork()
-        deadline_s = self.exit_deadline_s if deadline_s is None else deadline_s
-        within_s = min(deadline_s + 0.5, threading.TIMEOUT_MAX)
+        self._close(self.exit_deadline_s if deadline_s is None else deadline_s, _GRACE_S)
+
+    def _close(self, deadline_s: float, grace_s: float) -> None:
+        within_s = min(deadline_s + grace_s, threading.TIMEOUT_MAX)
         thread = self._thread
         self._give_up_s = time.monotonic() + deadline_s
         self._box.closed = True
@@ -184,7 +188,8 @@ class BackgroundSender:
         self._wait_at_exit(self.flush)
 
     def _close_at_exit(self) -> None:
-        self._wait_at_exit(self.close)
+        grace_s = _GRACE_S / max(1, len(_senders))  # together they delay the exit no longer than one
+        self._wait_at_exit(lambda within_s: self._close(within_s, grace_s))
 
     def _wait_at_exit(self, wait: Callable[[float], object]) -> None:
         """Wait for what the waits of all senders have left of the deadline; the application's exit handlers do not count."""

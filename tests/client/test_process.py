@@ -136,6 +136,30 @@ def test_a_dead_destination_leaves_another_one_time_to_send_at_exit() -> None:
     assert done.stdout == '{"n":1}\n'
 
 
+_HANGING_DESTINATIONS = """
+import atexit, sys, threading, time
+from queuewatch import Transport
+from queuewatch.sender import BackgroundSender
+class Hanging(Transport):
+    name, max_bytes = "hanging", 1000
+    def send(self, payload): threading.Event().wait()
+began_s = []
+# Exit handlers run in reverse order.
+atexit.register(lambda: print(time.monotonic() - began_s[0]))
+for _ in range(int(sys.argv[1])):
+    BackgroundSender(Hanging(), linger_s=0.01, exit_deadline_s=0.5).offer([{"n": 1}])
+atexit.register(lambda: began_s.append(time.monotonic()))
+"""
+
+
+@pytest.mark.parametrize("senders", [1, 6])
+def test_senders_that_hang_delay_the_exit_together_as_long_as_one(senders: int) -> None:
+    """The half second in which a sender may give up after the deadline is shared, like the deadline."""
+    command = [sys.executable, "-c", _HANGING_DESTINATIONS, str(senders)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert 0.5 <= float(done.stdout) < 2, done.stderr
+
+
 def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
     """kafka-python closes its producers at exit too; the sender must run first, whether it had connected before or not."""
     from kafka import KafkaConsumer, TopicPartition

@@ -250,7 +250,7 @@ def test_several_destinations_share_the_deadline_at_exit(monkeypatch: pytest.Mon
     monkeypatch.setattr("queuewatch.sender._spent_at_exit_s", 0.0)
     monkeypatch.setattr("queuewatch.sender.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(BackgroundSender, "flush", dead)
-    monkeypatch.setattr(BackgroundSender, "close", dead)
+    monkeypatch.setattr(BackgroundSender, "_close", lambda sender, deadline_s, _grace_s: dead(sender, deadline_s))
     senders[0]._flush_at_exit()
     now_s[0] += 30
     for sender in senders:
