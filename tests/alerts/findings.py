@@ -104,7 +104,7 @@ def ordered() -> Events:
 
 
 def flow() -> Events:
-    """A failing consumer beside good ones, hanging ones, windows that are too short, and a deployment that slows work down."""
+    """A failing consumer, hanging ones, a removed one, windows that are too short, and a deployment that slows work down."""
     state = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "d"}
     events = [ev("queue_state", 0, queue, attributes=state) for queue in ("failing", "short", "lagging", "hung")]
     for i in range(100):
@@ -133,6 +133,8 @@ def flow() -> Events:
         taken = {"receive_count": 1, "consumer": "hung", "invisible_until": T0 + 9_000_000}
         events += [ev("sent", 200 + i, "prefetched", message_id=f"n{i}")]
         events += [ev("received", 201 + i, "prefetched", message_id=f"n{i}", **taken)]
+    removed = {"connected": False, "removed_at": T0 + 300_000, "connection_open": True, "returned": 5, "returned_since": T0}
+    events += [ev("consumer_state", 300, "prefetched", consumer="removed", attributes=removed)]
     for i in range(36):
         events += [{**e, "group": f"t{i}"} for e in _work("crowded", 2 * i, f"c{i}")]
     for i in range(40):

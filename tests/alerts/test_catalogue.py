@@ -61,6 +61,16 @@ def test_severities_are_those_of_the_judge() -> None:
 
 
 @pytest.mark.simulation
+def test_the_evidence_of_every_finding_about_a_queue_names_its_basis() -> None:
+    """How much is known of the queue decides what a finding is worth. Findings about the service have no queue."""
+    findings = every_finding()
+    strategies = {finding.evidence.get("strategy") for finding in findings}
+    assert {"hold", "ack", "prefetch", "zombie"} <= strategies, "bring it about in tests/alerts/findings.py"
+    assert {finding.key for finding in findings if finding.key.queue and not finding.evidence.get("basis")} == set()
+    assert {finding.key.signal for finding in findings if not finding.key.queue} == {"TelemetryStale", "ClockUntrusted"}
+
+
+@pytest.mark.simulation
 @each
 def test_evidence_fields_exist(entry_: Entry) -> None:
     """Fields that readers are asked to check must be in the judge's evidence or be a metric."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import HeldBy
@@ -157,7 +158,7 @@ def broker_strategies(c: Context) -> Iterator[Finding]:
         }
         since = verdict.since_ms if verdict.since_ms is not None else c.now
         finding = c.finding("SlowConsumer", "info", since, evidence, consumer=report.consumer, part=strategy)
-        yield Finding(finding.key, finding.severity, finding.since_ms, evidence, alerting=False)
+        yield replace(finding, alerting=False)
 
 
 def zombie_consumer(c: Context) -> Iterator[Finding]:
