@@ -112,8 +112,8 @@ class Watchdog:
                 _kill(pid)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the processes below `pid`; none where the system does not report them."""
+def descendants(pid: int, *, without: int | None = None) -> list[int]:
+    """Return the processes below `pid`, but not `without` and those below it; none where the system does not report them."""
     below: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(folder.name))
@@ -121,15 +121,18 @@ def descendants(pid: int) -> list[int]:
             below.setdefault(int(fields[1]), []).append(int(folder.name))
     found, look = [], [pid]
     while look:
-        own = below.get(look.pop(), [])
+        own = [child for child in below.get(look.pop(), []) if child != without]
         found += own
         look += own
     return found
 
 
 def _workers_of(pid: int) -> list[int]:
-    """Return Spark's Python workers below Java. The process that forks them is spared while it works: Java still uses it."""
-    below = descendants(pid)
+    """Return Spark's Python workers below Java. The process that forks them is spared while it works: Java still uses it.
+
+    Under `spark-submit` this process is below Java, too, and no worker.
+    """
+    below = descendants(pid, without=os.getpid())
     forking = {
         process for process in below if _parent_of(process) == pid and any(_parent_of(other) == process for other in below)
     }

@@ -99,6 +99,36 @@ def test_the_workers_are_ended_before_java(family: tuple[subprocess.Popen[bytes]
     assert watchdog.ended_java is not None
 
 
+_DRIVER = """
+import os, subprocess, sys
+from streaming.health.liveness import Liveness, Watchdog, state_of
+from tests.waiting import until
+
+worker = int(sys.argv[1])
+own = subprocess.Popen(["sleep", "600"]) if sys.argv[2] == "a process of its own" else None
+now_s = [0.0]
+with Watchdog(Liveness(lambda: now_s[0]), os.getppid, deadline_s=240, look_every_s=0.01).watching():
+    now_s[0] = 241
+    until(lambda: state_of(worker) in "?Z", "the worker ended")
+if own is not None:
+    assert own.poll() is None
+    own.kill()
+"""
+_SUBMITTED = """
+import subprocess, sys
+worker = subprocess.Popen(["sleep", "600"])
+print(subprocess.call([sys.executable, "-c", sys.argv[1], str(worker.pid), sys.argv[2]]), worker.wait())
+"""
+
+
+@pytest.mark.parametrize("with_process", ["a process of its own", "no process"])
+def test_the_service_spares_itself_where_java_is_its_parent(with_process: str) -> None:
+    """As under spark-submit: the service and what it started are below Java, like the workers."""
+    command = [sys.executable, "-c", _SUBMITTED, _DRIVER, with_process]
+    *_logged, ended = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout.splitlines()
+    assert ended == b"0 -9"
+
+
 def wait_gone(pid: int) -> None:
     """Wait until a process has ended."""
     until(lambda: state_of(pid) in ("?", "Z"), f"process {pid} ended")
