@@ -121,11 +121,16 @@ class Monitor:
                 fix="write one event a line, or smaller files",
             )
 
-    def take_reset(self) -> dict[Partition, int]:
-        """Return the partitions reset since the last call, with the offset at which Spark resumed."""
+    def pending_reset(self) -> dict[Partition, int]:
+        """Return the partitions that were reset, with the offset at which Spark resumed, until `reset_done`."""
         with self._lock:
-            taken, self._reset = self._reset, {}
-            return taken
+            return dict(self._reset)
+
+    def reset_done(self, partitions: Iterable[Partition]) -> None:
+        """Record that the next query reads these partitions from their beginning."""
+        with self._lock:
+            for partition in partitions:
+                self._reset.pop(partition, None)
 
     def families(self) -> Iterable[Family]:
         """Return the losses for `/metrics`."""

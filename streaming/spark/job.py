@@ -93,7 +93,6 @@ class Job:
         self._monitor = monitor
         self._liveness = monitor.liveness
         self._watchdog = Watchdog(monitor.liveness, java_pid, deadline_s=config.spark.batch_deadline_s)
-        self._barrier = BatchBarrier()
         kafka = config.source.kafka
         self._losses = KafkaLosses(self._folder(OFFSETS), Brokers(kafka).earliest) if kafka is not None else None
         self._fault: str | None = None
@@ -155,16 +154,13 @@ class Job:
                     if stop.wait(_LOOK_EVERY_S):
                         self._drain(query)
                         return
-                    if reset := self._monitor.take_reset():
+                    if self._monitor.pending_reset():
                         self._drain(query)
-                        query.stop()
-                        self._read_from_beginning(reset)
                         return
                     before_ms, looked_ms = looked_ms, wall_ms()
                     if looked_ms < before_ms - SET_BACK_MS:
                         _log.warning("clock_set_back", by_s=(before_ms - looked_ms) // 1000, action="restarting the query")
                         self._drain(query, until_idle=True)
-                        self._barrier = BatchBarrier()
                         return
                     silent_s = self._liveness.query_silent_s
                     if silent_s < SILENT_AFTER_S:
@@ -204,6 +200,9 @@ class Job:
             recover(local.path)
         if beyond_s := continue_ticks(self._folder, wall_ms()):
             _log.warning("clock_far_from_last_batch", by_s=beyond_s, effect="ticks continue from the last batch")
+        if reset := self._monitor.pending_reset():
+            self._read_from_beginning(reset)
+            self._monitor.reset_done(reset)
         seed = read_seed(local.path) if local is not None else None
         keeper = state_keeper(location, seed.states if seed is not None else None)
         kept = self._versions_kept()
@@ -222,6 +221,7 @@ class Job:
             losses=self._losses,
             spool=self._spool(kept),
         )
+        self._barrier = BatchBarrier()
         return pipeline.start(
             self.spark,
             self._config.source,
@@ -251,10 +251,8 @@ class Job:
         folder = self._folder(OFFSETS)
         committed = str(max(batch_ids(self._folder(COMMITS)), default=-1))
         logged = folder.read(committed)
-        if logged is None:
-            return
-        rewrite_spark_file(folder, committed, with_offsets(logged, dict.fromkeys(reset, 0)))
-        self._barrier = BatchBarrier()
+        if logged is not None:
+            rewrite_spark_file(folder, committed, with_offsets(logged, dict.fromkeys(reset, 0)))
 
     def _versions_kept(self) -> int:
         """Return a few more than Spark keeps of its own."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
 
 from streaming.checkpoint.manifest import Checkpoint
+from streaming.checkpoint.offset_log import kafka_offsets
 from streaming.config.model import Config
+from streaming.folder import Folder, LocalFolder, rewrite_spark_file
+from streaming.health.losses import Losses
 from streaming.health.monitor import Monitor
 from streaming.spark import job as module
+from streaming.spark import pipeline
 from streaming.spark.job import SET_BACK_MS, Job
 
 NOW_MS = 1_795_000_000_000
@@ -31,24 +38,35 @@ class Waiting:
         self.isActive = False
 
 
-class Starting(Job):
-    """A job that starts queries which wait, until it has started enough."""
+@dataclass
+class Queries:
+    """The queries that a job starts, which wait, and its barrier at the time of each."""
 
-    started: list[Waiting]
-    barriers: list[Any]
+    job: Job
+    started: list[Waiting] = field(default_factory=list)
+    barriers: list[Any] = field(default_factory=list)
 
-    def _start(self, topics: object) -> Any:
-        del topics
+    def start(self, *_: object, **__: object) -> Waiting:
+        """Start a query; in place of the pipeline."""
         self.started.append(Waiting())
-        self.barriers.append(self._barrier)
+        self.barriers.append(self.job._barrier)
         return self.started[-1]
 
 
-def starting(folder: Path) -> Starting:
-    config = Config.model_validate({"source": {"spool": {"folder": str(folder)}}, "spark": {"checkpoint_dir": str(folder)}})
-    job = Starting(None, config, Checkpoint("c", 2, ("spool",)), None, None, None, Monitor())  # type: ignore[arg-type]
-    job.started, job.barriers = [], []
-    return job
+def starting(monkeypatch: pytest.MonkeyPatch, folder: Path, **source: Any) -> Queries:
+    """Return a job that starts no query on Spark, and its queries."""
+    spark: Any = SimpleNamespace(conf={}, sparkContext=SimpleNamespace(defaultParallelism=2))
+    given = source or {"spool": {"folder": str(folder / "spool")}}
+    config = Config.model_validate({"source": given, "spark": {"checkpoint_dir": str(folder / "checkpoint")}})
+    outlets: Any = None
+    job = Job(spark, config, Checkpoint("c", 2, tuple(given)), None, None, outlets, Monitor())
+    queries = Queries(job)
+    monkeypatch.setattr(pipeline, "start", queries.start)
+    monkeypatch.setattr(module, "survey_of", lambda _: None)
+    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.1)
+    monkeypatch.setattr(module, "java_pid", lambda: None)
+    return queries
 
 
 @pytest.mark.parametrize(("back_ms", "queries"), [(SET_BACK_MS + 1, 2), (SET_BACK_MS, 1)], ids=["a step", "a second or two"])
@@ -66,13 +84,10 @@ def test_a_clock_that_is_set_back_restarts_the_query(
         return looked[-1]
 
     monkeypatch.setattr(module, "wall_ms", clock_ms)
-    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.5)
-    monkeypatch.setattr(module, "java_pid", lambda: None)
-    job = starting(tmp_path)
-    job.run(stop)
-    assert [query.isActive for query in job.started] == [False] * queries
-    assert len(set(job.barriers)) == queries, "the next query's batches are not held"
+    ran = starting(monkeypatch, tmp_path)
+    ran.job.run(stop)
+    assert [query.isActive for query in ran.started] == [False] * queries
+    assert len(set(ran.barriers)) == queries, "the next query's batches are not held"
 
 
 def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
@@ -91,7 +106,40 @@ def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
 
     monkeypatch.setattr(Waiting, "stop", hang)
     monkeypatch.setattr(module, "wall_ms", clock_ms)
-    monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.1)
     with structlog.testing.capture_logs() as logs:
-        starting(tmp_path).run(stop)
+        starting(monkeypatch, tmp_path).job.run(stop)
     assert [line["event"] for line in logs] == ["query_not_stopped"]
+
+
+def test_a_full_disk_does_not_forget_that_a_topic_was_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next query reads the new topic from its beginning as soon as that can be written, and its batches are not held."""
+    stop = threading.Event()
+    checkpoint = LocalFolder(tmp_path / "checkpoint")
+    for name in ("offsets", "commits"):
+        LocalFolder(checkpoint.path / name).write("3", b'v1\n{"batchTimestampMs":1}\n1\n{"t":{"0":5,"1":7}}')
+    queries = starting(monkeypatch, tmp_path, kafka={"bootstrap_servers": ["nowhere.invalid:9092"], "topics": ["t"]})
+    offsets: list[object] = []
+
+    def start(*_: object, **__: object) -> Waiting:
+        offsets.append(kafka_offsets((checkpoint.path / "offsets" / "3").read_bytes()))
+        if len(offsets) == 1:
+            queries.job._monitor.lost(3, Losses(reset={("t", 0): 5}), {})
+            full.append(OSError(errno.ENOSPC, "No space left on device"))
+        else:
+            stop.set()
+        return queries.start()
+
+    full: list[OSError] = []
+
+    def rewrite(folder: Folder, name: str, content: bytes) -> None:
+        if full:
+            raise full.pop()
+        rewrite_spark_file(folder, name, content)
+
+    monkeypatch.setattr(pipeline, "start", start)
+    monkeypatch.setattr(module, "rewrite_spark_file", rewrite)
+    monkeypatch.setattr(module, "FULL_DISK_WAIT_S", 0.01)
+    queries.job.run(stop)
+    assert offsets == [{("t", 0): 5, ("t", 1): 7}, {("t", 0): 0, ("t", 1): 7}]
+    assert len(set(queries.barriers)) == 2
+    assert queries.job._monitor.pending_reset() == {}
