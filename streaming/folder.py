@@ -67,9 +67,12 @@ def batch_ids(log: Folder) -> list[int]:
 
 
 def rewrite_spark_file(folder: Folder, name: str, content: bytes) -> None:
-    """Replace a file that Spark wrote. On a local disk Hadoop keeps a checksum beside it, which is that of the old content."""
-    folder.write(name, content)
+    """Replace a file that Spark wrote. On a local disk Hadoop keeps a checksum beside it, which is that of the old content.
+
+    The checksum goes first: Spark reads a file without one, but refuses the new content with the old one, as after a crash.
+    """
     folder.delete(f".{name}.crc")
+    folder.write(name, content)
 
 
 def write_durably(path: Path, content: bytes | memoryview) -> None:
