@@ -7,6 +7,7 @@ import re
 import threading
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -25,6 +26,14 @@ _NAME = re.compile(r"(\d{12})-(\d+)\.out")
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What waits of one batch. A batch that is put again has another one, even if it is equal."""
+
+    records: int
+    size: int
+
+
 class Outbox:
     """The batches of records waiting for one destination. Safe for one thread that puts and one that takes."""
 
@@ -36,10 +45,12 @@ class Outbox:
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
+        self._changing = threading.Lock()
+        """Held while a file and its entry change together; `_lock` only while entries are looked up, never while a disk works."""
         found = [(int(match[1]), int(match[2])) for name in folder.names() if (match := _NAME.fullmatch(name))]
-        self._waiting: dict[int, int] = dict(sorted(found))
-        """Number of records by batch id."""
-        self._bytes = {batch_id: len(folder.read(_name(batch_id, n)) or b"") for batch_id, n in self._waiting.items()}
+        self._waiting = {batch_id: _Entry(n, len(folder.read(_name(batch_id, n)) or b"")) for batch_id, n in sorted(found)}
+        self._taken: tuple[int, _Entry] | None = None
+        """What `oldest` returned last."""
         self.given_up = 0
         """Records dropped since the process started because the outbox was full or an entry was unreadable."""
 
@@ -47,20 +58,20 @@ class Outbox:
     def records(self) -> int:
         """The number of waiting records."""
         with self._lock:
-            return sum(self._waiting.values())
+            return sum(entry.records for entry in self._waiting.values())
 
     def put(self, batch_id: int, records: Sequence[Record]) -> None:
         """Store the records of a batch durably. Entries that a rolled-back run left under this id or a later one are removed."""
-        with self._lock:
-            undone = [(known, n) for known, n in self._waiting.items() if known >= batch_id]
         content = zlib.compress(json.dumps({"version": OUTBOX_VERSION, "records": records}).encode(), 1)
-        self._folder.write(_name(batch_id, len(records)), content)
-        for known, n in undone:
-            if (known, n) != (batch_id, len(records)):
-                self._remove(known, n)
-        with self._lock:
-            self._waiting[batch_id] = len(records)
-            self._bytes[batch_id] = len(content)
+        with self._changing:
+            with self._lock:
+                undone = [(known, entry) for known, entry in self._waiting.items() if known >= batch_id]
+            self._folder.write(_name(batch_id, len(records)), content)
+            for known, entry in undone:
+                if (known, entry.records) != (batch_id, len(records)):
+                    self._delete(known, entry)
+            with self._lock:
+                self._waiting[batch_id] = _Entry(len(records), len(content))
         self._keep_within_bounds()
 
     def oldest(self) -> tuple[int, list[Record]] | None:
@@ -70,39 +81,50 @@ class Outbox:
                 first = next(iter(self._waiting.items()), None)
             if first is None:
                 return None
-            batch_id, n = first
+            batch_id, entry = first
             try:
-                return batch_id, _records(self._folder.read(_name(batch_id, n)))
+                records = _records(self._folder.read(_name(batch_id, entry.records)))
             except ValueError as error:
-                self._give_up(batch_id, n, str(error))
+                self._give_up(batch_id, entry, str(error))
+            else:
+                self._taken = first
+                return batch_id, records
 
-    def delivered(self, batch_id: int, records: Sequence[Record]) -> None:
-        """Remove the delivered records of a batch, unless the batch was put again in the meantime."""
-        with self._lock:
-            n = self._waiting.get(batch_id)
-        if n == len(records):
-            self._remove(batch_id, n)
+    def delivered(self) -> None:
+        """Remove what `oldest` returned, unless the batch was put again in the meantime."""
+        if self._taken is not None:
+            self._remove(*self._taken)
 
     def _keep_within_bounds(self) -> None:
         while True:
             with self._lock:
-                many = sum(self._waiting.values()) > self._most_records or sum(self._bytes.values()) > self._most_bytes
+                entries = self._waiting.values()
+                many = sum(e.records for e in entries) > self._most_records or sum(e.size for e in entries) > self._most_bytes
                 # The thread that takes may have emptied it since.
                 if not many or len(self._waiting) <= 1:
                     return
                 first = next(iter(self._waiting.items()))
             self._give_up(*first, "it has been away for too long")
 
-    def _give_up(self, batch_id: int, n: int, why: str) -> None:
-        self._remove(batch_id, n)
-        self.given_up += n
-        _log.error("undelivered_records_lost", destination=self._destination, batch_id=batch_id, records=n, reason=why)
+    def _give_up(self, batch_id: int, entry: _Entry, why: str) -> None:
+        if self._remove(batch_id, entry):
+            n = entry.records
+            self.given_up += n
+            _log.error("undelivered_records_lost", destination=self._destination, batch_id=batch_id, records=n, reason=why)
 
-    def _remove(self, batch_id: int, n: int) -> None:
-        self._folder.delete(_name(batch_id, n))
+    def _remove(self, batch_id: int, entry: _Entry) -> bool:
+        """Remove an entry and its file; False when it is gone, or the batch was put again: then the file may be the new one."""
+        with self._changing:
+            with self._lock:
+                if self._waiting.get(batch_id) is not entry:
+                    return False
+            self._delete(batch_id, entry)
+            return True
+
+    def _delete(self, batch_id: int, entry: _Entry) -> None:
+        self._folder.delete(_name(batch_id, entry.records))
         with self._lock:
-            self._waiting.pop(batch_id, None)
-            self._bytes.pop(batch_id, None)
+            del self._waiting[batch_id]
 
 
 def _name(batch_id: int, records: int) -> str:

@@ -105,7 +105,7 @@ def deliver_next(outbox: Outbox, destination: Destination) -> bool:
         return False
     batch_id, records = entry
     destination.append(records, batch_id)
-    outbox.delivered(batch_id, records)
+    outbox.delivered()
     return True
 
 

@@ -114,8 +114,41 @@ def test_a_batch_that_runs_again_replaces_its_waiting_records(tmp_path: Path) ->
     assert again.records == 2
     for expected in ((4, records("a")), (5, records("x"))):
         assert again.oldest() == expected
-        again.delivered(*expected)
+        again.delivered()
     assert again.oldest() is None
+
+
+@pytest.mark.parametrize("again", [records("x"), records("x", "y")], ids=["as many", "more"])
+def test_a_batch_that_is_put_again_while_it_is_sent_waits_with_its_new_records(tmp_path: Path, again: list[Record]) -> None:
+    """The thread that sends removes only what it sent."""
+    box = outbox(tmp_path)
+    box.put(5, records("a"))
+    assert box.oldest() == (5, records("a"))
+    box.put(5, again)
+    box.delivered()
+    assert box.records == len(again)
+    assert box.oldest() == (5, again)
+    box.delivered()
+    assert box.oldest() is None
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_a_batch_that_is_put_again_while_it_is_read_is_not_lost(tmp_path: Path) -> None:
+    """Its file is gone when the thread that sends opens it; that is no damage."""
+    again = records("x", "y")
+
+    class Replaced(LocalFolder):
+        def read(self, name: str) -> bytes | None:
+            if box.records == 1:
+                box.put(5, again)
+            return super().read(name)
+
+    box = Outbox(Replaced(tmp_path), "log")
+    box.put(5, records("a"))
+    with structlog.testing.capture_logs() as logs:
+        assert box.oldest() == (5, again)
+    assert logs == []
+    assert box.given_up == 0
 
 
 def test_an_empty_repeated_batch_still_retracts_its_earlier_records(tmp_path: Path) -> None:
@@ -170,7 +203,7 @@ def test_records_that_are_delivered_while_they_are_put_do_not_fail_the_batch(tmp
     class Emptied(Outbox):
         def _keep_within_bounds(self) -> None:
             while (entry := self.oldest()) is not None:
-                self.delivered(*entry)
+                self.delivered()
                 sent.extend(record.line for record in entry[1])
             super()._keep_within_bounds()
 
