@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -89,6 +91,30 @@ def write_durably(path: Path, content: bytes | memoryview) -> None:
         scratch.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def move_durably(path: Path, target: Path) -> None:
+    """Move a file, even to another file system, so that after a power cut it is whole in one place at least.
+
+    Its removal from its folder is on disk once that folder is synced, which is the caller's business.
+    """
+    try:
+        path.rename(target)
+        sync_folder(target.parent)
+        return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    part = target.with_name(f".{target.name}.part")
+    try:
+        shutil.copy2(path, part)
+        sync_file(part)
+        part.replace(target)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+    path.unlink()
 
 
 def sync_folder(path: Path) -> None:

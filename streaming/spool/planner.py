@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from streaming.config.source import SpoolSource
-from streaming.folder import sync_folder
+from streaming.folder import move_durably, sync_folder
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.names import printable
@@ -209,8 +208,7 @@ class SpoolPlanner:
             return
         archive = Path(self.source.archive_folder)
         archive.mkdir(parents=True, exist_ok=True)
-        shutil.move(path, archive / name)
-        sync_folder(archive)
+        move_durably(path, archive / name)
 
     def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:

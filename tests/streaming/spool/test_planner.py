@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +196,65 @@ def test_files_move_to_the_archive(tmp_path: Path) -> None:
     inbox.names(9)
     assert os.listdir(tmp_path / "archive") == ["a.json"]
     assert inbox.there() == set()
+
+
+def to_another_file_system(source: Path, target: Path) -> None:
+    """Rename nothing, as to another file system."""
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source), None, str(target))
+
+
+def test_a_file_is_on_the_archive_s_disk_before_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive may be on another file system, to which nothing can be renamed; a power cut must not cost the file."""
+    archive = tmp_path / "archive"
+    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(archive))
+    inbox.put("a.json")
+    os.utime(inbox.folder / "a.json", (1_000, 1_000))
+    inbox.names(0)
+    steps: list[str] = []
+    fsync, unlink = os.fsync, os.unlink
+
+    def synced(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        steps.append(f"sync {os.path.relpath(path, tmp_path)}: {os.path.isdir(path) and sorted(os.listdir(path))}")
+        fsync(descriptor)
+
+    def removed(path: Path) -> None:
+        steps.append(f"remove {os.path.relpath(path, tmp_path)}")
+        unlink(path)
+
+    monkeypatch.setattr(os, "rename", to_another_file_system)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "unlink", removed)
+    inbox.names(9)
+    assert steps == [
+        "sync archive/.a.json.part: False",
+        "sync archive: ['a.json']",
+        "remove in/a.json",
+        "sync in: []",
+    ]
+    assert (archive / "a.json").read_bytes() == b"{}\n"
+    assert (archive / "a.json").stat().st_mtime == 1_000
+
+
+def test_a_full_archive_costs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing remains there of the copy that did not fit, and the file is moved once there is room."""
+    archive = tmp_path / "archive"
+    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(archive))
+    inbox.put("a.json")
+    inbox.names(0)
+
+    def full(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:1])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", to_another_file_system)
+        patched.setattr(shutil, "copy2", full)
+        inbox.names(9)
+    assert inbox.there() == {"a.json"}
+    assert os.listdir(archive) == []
+    inbox.names(10)
+    assert os.listdir(archive) == ["a.json"]
 
 
 def test_a_file_whose_name_is_not_utf_8_is_read_and_removed_like_any_other(tmp_path: Path) -> None:
