@@ -22,6 +22,8 @@ NAME: Final = "lease.json"
 RENEW_EVERY_S: Final = 10.0
 GONE_AFTER_S: Final = 30.0
 """A job that has not renewed its lease for so long is gone. It is watched for that time, as machines' clocks differ."""
+STOP_AFTER_S: Final = 25.0
+"""A job that could not renew its lease for so long stops, some time before another one may take the lease."""
 _LOOK_EVERY_S: Final = 1.0
 _FIX: Final = "Stop it, or give this one its own spark.checkpoint_dir"
 _log = structlog.get_logger(__name__)
@@ -67,6 +69,8 @@ class Lease:
         self._wait = wait
         self._own = _Holder(uuid.uuid4().hex, _machine(), os.getpid(), 0)
         self._lost = False
+        self._renewed_s = clock_s()
+        """When the latest renewal that succeeded began: a job that watches may have seen it from then on."""
 
     def take(self) -> None:
         """Take it. One that was not released is watched first. Raises `CheckpointInUse` when somebody renews it."""
@@ -92,9 +96,15 @@ class Lease:
             self._write()
 
     def check(self) -> None:
-        """Raise `CheckpointInUse` when another job has taken the lease."""
+        """Raise `CheckpointInUse` when another job has taken the lease, or soon may because this one could not renew it."""
         if self._lost:
             raise CheckpointInUse(f"another queuewatch has taken over the checkpoint {self._uri}", _FIX)
+        silent_s = self._clock_s() - self._renewed_s
+        if silent_s > STOP_AFTER_S:
+            raise CheckpointInUse(
+                f"this job could not renew its lease on the checkpoint {self._uri} for {silent_s:.0f} s; another may take it",
+                "Start it again once the checkpoint's file system answers: it goes on from its checkpoint",
+            )
 
     def release(self) -> None:
         """Let the next job start at once."""
@@ -133,7 +143,9 @@ class Lease:
             return _Holder("", "", 0, 0)
 
     def _write(self) -> None:
+        began_s = self._clock_s()
         self._folder.write(NAME, json.dumps(asdict(self._own)).encode())
+        self._renewed_s = began_s
 
 
 def _machine() -> str:

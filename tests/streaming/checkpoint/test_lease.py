@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.checkpoint.lease import GONE_AFTER_S, NAME, Lease
+from streaming.checkpoint.lease import GONE_AFTER_S, NAME, STOP_AFTER_S, Lease
 from streaming.errors import CheckpointInUse
 from streaming.folder import LocalFolder
 from streaming.spark.hadoop_folder import HadoopFolder
@@ -112,6 +112,35 @@ def test_a_job_that_lost_its_lease_notices_and_leaves_it_alone(folder: LocalFold
     assert folder.read(NAME) == taken
     second.renew()
     second.check()
+
+
+def test_a_job_that_cannot_renew_its_lease_stops_before_another_may_take_it(
+    folder: LocalFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writes take some seconds, then fail. The time counts from the start of the last one that succeeded."""
+    write = LocalFolder.write
+
+    def slowly(self: LocalFolder, name: str, content: bytes) -> None:
+        clock.now_s += 4
+        write(self, name, content)
+
+    def not_at_all(*_: object) -> None:
+        raise OSError("the file system is away")
+
+    monkeypatch.setattr(LocalFolder, "write", slowly)
+    first = lease(folder, clock)
+    first.take()
+    clock.now_s = 20
+    first.renew()
+    monkeypatch.setattr(LocalFolder, "write", not_at_all)
+    clock.now_s = 20 + STOP_AFTER_S
+    with pytest.raises(OSError, match="away"):
+        first.renew()
+    first.check()
+    clock.now_s += 1
+    with pytest.raises(CheckpointInUse, match=r"could not renew its lease on the checkpoint .* for 26 s"):
+        first.check()
+    assert STOP_AFTER_S < GONE_AFTER_S
 
 
 def test_an_unreadable_lease_expires_too(folder: LocalFolder, clock: Clock) -> None:
