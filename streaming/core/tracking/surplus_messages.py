@@ -27,12 +27,13 @@ def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     counted = state.queues.column("counted_most")
     # The most messages each queue can hold according to its latest counts.
     most = np.where(counted < 0, -1, np.ceil(counted / (1 - COUNT_ERROR_RATIO))).astype(np.int64)
-    if not (most >= 0).any() or len(rows) <= BUCKETS:
+    if not (most >= 0).any():
         return none, none
     counted_at = state.queues.column("counted_at")
     queue = rows["queue"]
-    # A queue with no more rows than it may hold needs no further work.
-    crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > np.maximum(most, BUCKETS))
+    room = _room(most)
+    # A queue none of whose buckets can be full needs no further work. The rows are one shard's: only a bucket is never split.
+    crowded = (most >= 0) & (np.bincount(queue, minlength=len(most)) > room)
     if not crowded.any():
         return none, none
     flags = rows["flags"]
@@ -45,7 +46,6 @@ def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     order = np.lexsort((-since[hit], bucket))
     sorted_bucket = bucket[order]
     rank = np.arange(len(order)) - np.searchsorted(sorted_bucket, sorted_bucket, side="left")
-    room = _room(most)
     gone = np.sort(hit[order[rank >= room[queue[hit[order]]]]])
     return gone, counted_at[queue[gone]]
 

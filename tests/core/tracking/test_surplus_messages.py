@@ -1,0 +1,30 @@
+"""Of messages that were only ever sent, no more are kept than the broker counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.core.settings import QueueName
+from tests.core.driving import event, run_steps
+
+NAME = QueueName("aws_sqs", "", "orders")
+
+
+def _left(messages: int, visible: int, shards: int) -> tuple[int, int]:
+    """Send `messages` in a minute, count `visible` every minute; return how many messages are left and how many were dropped."""
+    sent = [event("sent", n * 60_000 // messages, message_id=f"m-{n}") for n in range(messages)]
+    counts = [
+        (minute * 60_000, [event("queue_state", minute * 60_000, attributes={"visible": visible, "in_flight": 0, "delayed": 0})])
+        for minute in range(2, 9)
+    ]
+    summary = run_steps([(60_000, sent), *counts], shards=shards)[-1].queues[NAME]
+    return summary.numbers["visible"], summary.total("reconciled")
+
+
+@pytest.mark.parametrize(("messages", "visible"), [(3_000, 2_000), (3_000, 100), (200, 0), (16, 0)])
+def test_the_number_of_shards_does_not_change_what_is_dropped(messages: int, visible: int) -> None:
+    """A shard holds a part of the queue, the counts are of the whole queue."""
+    in_one = _left(messages, visible, 1)
+    assert {shards: _left(messages, visible, shards) for shards in (2, 4, 8, 16)} == dict.fromkeys((2, 4, 8, 16), in_one)
+    if messages > 16:
+        assert in_one[1] > 0
