@@ -62,6 +62,8 @@ class AlertmanagerPush:
         self._resent_ms: dict[str, int] = {}
         """When each destination last received all alerts."""
         self._files: FileStore | None = None
+        self._saved = 0
+        """The ledger version that was saved last."""
         for destination in config.destinations:
             destination.authorization()  # Fail at the start if a secret's file cannot be read.
         self._threads = [
@@ -84,22 +86,24 @@ class AlertmanagerPush:
             return
         with self._changed:
             self._ledger.resume(saved.entries, saved.version)
+            self._saved = saved.version
             self._sent |= {name: version for name, version in saved.sent.items() if name in self._sent}
             # What was sent before the restart may be about to expire.
             self._resent_ms.clear()
             self._changed.notify_all()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Record and save the firing alerts; the threads send them. Raises `OSError` if saving fails."""
+        """Record and save the firing alerts; the threads send them. Raises `OSError` if saving fails; the next call saves."""
         with self._changed:
-            before = self._ledger.version
             self._ledger.update(snapshot.firing, self._clock_ms())
-            if self._ledger.version == before:
+            version = self._ledger.version
+            if version == self._saved:
                 return
             self._changed.notify_all()
-            saved = to_bytes(self._ledger.version, self._ledger.since(-1), self._sent)
+            content = to_bytes(version, self._ledger.since(-1), self._sent)
         if self._files is not None:
-            self._files.write(_LEDGER_FILE, saved)
+            self._files.write(_LEDGER_FILE, content)
+        self._saved = version
 
     def families(self) -> Iterable[Family]:
         """Return the push metrics for `/metrics`."""

@@ -6,7 +6,9 @@ The stand-ins refuse alerts, hang, or require authentication.
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import queue
 import threading
 import time
@@ -23,6 +25,7 @@ from pydantic import ValidationError
 
 from alerts.config import AlertRulesConfig
 from sinks.alertmanager import AlertmanagerConfig, AlertmanagerPush, Destination
+from sinks.alertmanager.ledger_file import from_bytes
 from sinks.clock import wall_ms
 from streaming.judge.signals import Finding
 from streaming.judge.snapshot import Snapshot
@@ -356,6 +359,19 @@ class Files:
         self.kept[name] = content
 
 
+class FullOnce(Files):
+    """A folder whose disk is full at the first write."""
+
+    full = True
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file, except the first time."""
+        if self.full:
+            self.full = False
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(name, content)
+
+
 def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_sent_after_the_restart() -> None:
     """The ledger survives the process, and so does the record of what each Alertmanager was sent."""
     files, there = Files(), StandIn()
@@ -375,6 +391,21 @@ def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     over = {alert["labels"]["message_id"]: alert["endsAt"] <= now + "~" for alert in alerts}
     assert over == {dead_letter(1).key.message_id: True, dead_letter(2).key.message_id: False}
+
+
+def test_alerts_that_could_not_be_saved_are_saved_when_the_batch_runs_again() -> None:
+    """The disk was full for a moment; nothing has changed in the ledger by the second run."""
+    disk = FullOnce()
+    with pushing("http://127.0.0.1:9") as push:
+        push.resume(disk)
+        with pytest.raises(OSError, match="No space left"):
+            push.publish(snapshot(stuck()))
+        assert not disk.kept
+        push.publish(snapshot(stuck()))
+        assert [entry.alert.finding for entry in from_bytes(disk.kept["book.json"]).entries] == [stuck()]
+        disk.kept.clear()
+        push.publish(snapshot(stuck()))
+        assert not disk.kept, "what is saved already is not saved again"
 
 
 def test_a_restart_sends_all_alerts_at_once() -> None:
