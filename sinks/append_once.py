@@ -46,9 +46,13 @@ class AppendOnceFile:
             self._begin(batch_id, len(lines))
             if lines:
                 with self._path.open("ab") as file:
+                    was_empty = file.tell() == 0
                     file.write(lines)
                     file.flush()
                     os.fsync(file.fileno())
+                if was_empty:
+                    # The name of a new file must survive a power cut too.
+                    sync_folder(self._path.parent)
         except OSError as error:
             raise Undelivered(
                 f"{self._path} cannot be written: {error.strerror}; free space, fix its permissions, or configure another path"

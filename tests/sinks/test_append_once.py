@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_lines_are_on_disk_before_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mark is synced before the lines, each with its own fsync: this order survives a crash."""
+    """The mark is synced before the lines, each with its own fsync: this order survives a crash. So does a new file's name."""
     synced: list[str] = []
     real = os.fsync
 
@@ -177,8 +177,14 @@ def test_lines_are_on_disk_before_append_returns(tmp_path: Path, monkeypatch: py
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", recording)
-    AppendOnceFile(tmp_path / "signals.ndjson").append([change(1)], 1)
-    assert synced == ["signals.ndjson.batch.part", tmp_path.name, "signals.ndjson"]
+    log = AppendOnceFile(tmp_path / "signals.ndjson", max_bytes=1_500)
+    in_old_file = ["signals.ndjson.batch.part", tmp_path.name, "signals.ndjson"]
+    in_new_file = [*in_old_file, tmp_path.name]
+    for batch, rotated, expected in ((1, False, in_new_file), (2, False, in_old_file), (3, True, in_new_file)):
+        synced.clear()
+        log.append([change(batch)], batch)
+        assert synced == expected
+        assert (tmp_path / "signals.ndjson.1").exists() is rotated
 
 
 class NoAcknowledgement:
