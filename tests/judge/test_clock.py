@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from streaming.core.clock import Clock, tick
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.reporting.report import Purge
 from streaming.core.settings import QueueName, Settings
+from streaming.judge.firing import FiringSignals
 from streaming.judge.judge import judge
+from streaming.judge.knowledge.evidence import Evidence
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.memory_table import MemoryTable
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.rewind import rewind_memory
+from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.slow_consumer import new_memory
 from streaming.judge.window import FIELDS
 
 T0 = 1_700_000_000_000
@@ -74,3 +80,46 @@ def test_the_memory_of_a_wrong_time_is_forgotten() -> None:
     assert (memory.at, queue.since, queue.holds_at, queue.noisy) == (T0 + 5, {"coverage": T0 + 5}, T0 + 5, {"g": T0 + 5})
     assert queue.purges == purges[:1]
     assert memory.history.window(name).at.tolist() == [T0]
+
+
+def test_a_firing_signal_and_a_consumer_at_work_keep_no_wrong_time() -> None:
+    """They fired for no time at all until then, or ended only then; a turn that the wrong clock measured took months."""
+    late, name = T0 + DAY, QueueName("s", "", "q")
+    slow = {
+        "prefetch:a": {**new_memory(), "since_ms": late},
+        "prefetch:b": {**new_memory(), "since_ms": T0},
+        "ack:a": new_memory(),
+    }
+    queue = QueueMemory(strategies=slow, at_work={"a": late, "b": T0}, turns={30: T0, 70: late})
+    queue.evidence.seen_at, queue.evidence.arrived_at = T0, late
+    findings = [
+        Finding(SignalKey("NoisyGroup", *name, group="g"), "warning", late, {}, was_announced=True),
+        Finding(SignalKey("DeadLetterArrived", *name, message_id="m"), "warning", late, {"arrived_at": late}),
+        Finding(SignalKey("DeadLetterArrived", *name, message_id="n"), "warning", T0, {"arrived_at": T0}),
+    ]
+    memory = JudgeMemory(queues=MemoryTable({name: queue}), firing=FiringSignals({one.key: one for one in findings}), at=late)
+    now = T0 + 5
+    memory = rewind_memory(memory, now)
+    queue = memory.queues[name]
+    assert {key: strategy["since_ms"] for key, strategy in queue.strategies.items()} == {
+        "prefetch:a": now,
+        "prefetch:b": T0,
+        "ack:a": None,
+    }
+    assert (queue.at_work, queue.turns) == ({"b": T0}, {30: T0})
+    assert (queue.evidence.seen_at, queue.evidence.arrived_at) == (T0, now)
+    assert list(memory.firing) == [
+        replace(findings[0], since_ms=now),
+        # Its own time identifies it: with another one it would be announced again.
+        replace(findings[1], since_ms=now, evidence={"arrived_at": late, "noticed_at": now}),
+        findings[2],
+    ]
+
+
+@pytest.mark.parametrize("kind", ["seen_at", "counted_at", "backlog_at", "visible_at"])
+def test_what_counts_of_a_wrong_time_showed_is_forgotten(kind: str) -> None:
+    """Whichever kind of count it was."""
+    name, queue = QueueName("s", "", "q"), QueueMemory()
+    setattr(queue.evidence, kind, T0 + DAY)
+    memory = rewind_memory(JudgeMemory(queues=MemoryTable({name: queue}), at=T0 + DAY), T0)
+    assert memory.queues[name].evidence == Evidence()
