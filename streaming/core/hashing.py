@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.core.columns import nonzero
+
 U64 = npt.NDArray[np.uint64]
 U8 = npt.NDArray[np.uint8]
 
@@ -87,7 +89,7 @@ def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
     if n == 0:
         return hi, lo, is_uuid
     data, starts, lengths = _string_buffers(ids)
-    maybe = np.flatnonzero(lengths == 36)
+    maybe = nonzero(lengths == 36)
     for first in range(0, len(maybe), _AT_A_TIME):
         some = maybe[first : first + _AT_A_TIME]
         begin = starts[some[0]]
@@ -101,7 +103,7 @@ def ids_to_bits(ids: pa.Array) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
         hi[rows] = words[good, 0] << np.uint64(32) | words[good, 1]
         lo[rows] = words[good, 2] << np.uint64(32) | words[good, 3]
         is_uuid[rows] = True
-    others = np.flatnonzero(~is_uuid)
+    others = nonzero(~is_uuid)
     if len(others):
         hi[others], lo[others] = _hash_texts(data, starts[others], lengths[others])
     return hi, lo, is_uuid
@@ -180,7 +182,7 @@ def _hash_texts(data: U8, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np
     masks = np.array([(1 << (8 * k)) - 1 for k in range(8)] + [(1 << 64) - 1], dtype=np.uint64)
     octet = np.arange(8)
     for word in range(int(words.max())):
-        rows = np.flatnonzero(words > word)
+        rows = nonzero(words > word)
         at = starts[rows] + 8 * word
         chunk = np.ascontiguousarray(padded[at[:, None] + octet]).view("<u8")[:, 0].astype(np.uint64)
         # Mask the last word of a text, which also holds the start of the next text.

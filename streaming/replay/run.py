@@ -28,9 +28,9 @@ class Engine(Protocol):
 
 def local_engine(steps: Iterable[Step], settings: Settings) -> Iterator[tuple[Step, Merged]]:
     """Track with one shard, in this process."""
-    state = ShardState.empty()
+    state, nothing = ShardState.empty(), unpack([])
     for step in steps:
-        packet = route(step.events, step.invalid, step.quarantine, 1, settings)[0] if _has_input(step) else unpack([])
+        packet = route(step.events, step.invalid, step.quarantine, 1, settings)[0] if _has_input(step) else nothing
         state, report = track(state, packet, step.at, settings)
         yield step, merge([report], settings)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import plain
+from streaming.core.columns import nonzero, plain
 from streaming.core.events.events import ARRIVED, BY_RECEIVE, DEAD_LETTERED, DTYPES, RECEIVED, REDRIVEN, REDRIVEN_IN, Events
 from streaming.core.events.late import LATE
 from streaming.core.hashing import ids_to_bits
@@ -22,7 +22,7 @@ def expand_moves(events: Events, table: pa.Table) -> None:
     """Add the second row of every move, and note which queues are dead-letter queues."""
     code = events.columns["code"]
     derived = _Derived(events)
-    moved = np.flatnonzero((code == DEAD_LETTERED) | (code == REDRIVEN))
+    moved = nonzero((code == DEAD_LETTERED) | (code == REDRIVEN))
     if len(moved):
         fields = (plain(table[name]).take(pa.array(moved)).to_pylist() for name in _MOVE_FIELDS)
         for row, *move in zip(moved.tolist(), *fields, strict=True):
@@ -31,7 +31,7 @@ def expand_moves(events: Events, table: pa.Table) -> None:
     if table["from_queue"].null_count < len(code):
         origins = plain(table["from_queue"])
         reported = ~np.asarray(pc.is_null(origins).to_numpy(zero_copy_only=False))
-        received = np.flatnonzero((code == RECEIVED) & reported)
+        received = nonzero((code == RECEIVED) & reported)
         for row, origin in zip(received.tolist(), origins.take(pa.array(received)).to_pylist(), strict=True):
             _expand_receive(derived, row, origin)
     derived.finish()

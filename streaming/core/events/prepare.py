@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array, dictionary, distinct, int_column, plain
+from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events
 from streaming.core.events.late import LATE, MARKED_LATE
@@ -30,7 +30,7 @@ def prepare(table: pa.Table) -> Events:
     queues, queue_index = _queues(table)
     ahead_ms = int_column(table[AHEAD_MS]) if AHEAD_MS in table.column_names else None
     late = np.asarray(table[MARKED_LATE]) if MARKED_LATE in table.column_names else np.zeros(n, dtype=bool)
-    others = np.flatnonzero(codes == 0)
+    others = nonzero(codes == 0)
     about_queues = QueueEvents()
     if len(others):
         about_queues = read_queue_events(
@@ -40,7 +40,7 @@ def prepare(table: pa.Table) -> Events:
     hi, lo, is_uuid = ids_to_bits(ids)
     # Most events are about a message: build columns of all rows and drop the few others at the end.
     is_row = codes != 0
-    text_rows = np.flatnonzero(~is_uuid & is_row)
+    text_rows = nonzero(~is_uuid & is_row)
     text = np.full(n, -1, dtype=np.int32)
     text[text_rows] = np.arange(len(text_rows))
     groups, group = dictionary(table["group"])
@@ -92,7 +92,7 @@ def prepare(table: pa.Table) -> Events:
     _learn_ordered(events, table["ordered"])
     expand_moves(events, table)
     if len(others):
-        events.columns = events.take(np.flatnonzero(events.columns["code"]))
+        events.columns = events.take(nonzero(events.columns["code"]))
     return events
 
 
@@ -126,7 +126,7 @@ def _batches(ids: pa.Array, queues: list[QueueName], queue_index: Array) -> Arra
 def _mark_ahead(events: Events, ahead_ms: Array) -> None:
     """Mark the events that are dated in the future, and note by how much for each queue; `ahead_ms` is 0 for the others."""
     events.columns["flags"][ahead_ms > 0] |= AHEAD
-    for row in np.flatnonzero(ahead_ms).tolist():
+    for row in nonzero(ahead_ms).tolist():
         queue = events.queues[events.columns["queue"][row]]
         events.skews[queue] = max(int(ahead_ms[row]), events.skews.get(queue, 0))
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, dictionary, distinct, int_column, plain
+from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
 from streaming.core.events.late import LATE, MARKED_LATE
@@ -139,7 +139,7 @@ def spread(events: QueueEvents, queue_hashes: Array, of_messages: Array, shards:
     everywhere = np.isin(kind, FOR_ALL_SHARDS)
     found = []
     for shard in range(shards):
-        rows = np.flatnonzero(everywhere | (home == shard))
+        rows = nonzero(everywhere | (home == shard))
         here = events.take(rows)
         here.columns["flags"][home[rows] != shard] &= ~np.uint8(PRIMARY)
         found.append(here)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, distinct
+from streaming.core.columns import Array, distinct, nonzero
 from streaming.core.events.ahead import clamp_future_times
 from streaming.core.events.events import Events
 from streaming.core.events.packet import Packet, Quarantined
@@ -40,7 +40,7 @@ def route(
     owner = _shards_of_messages(events.columns, hashes, ordered, shards)
     packets = []
     for shard in range(shards):
-        columns = events.take(np.flatnonzero(owner == shard)) if shards > 1 else events.columns
+        columns = events.take(nonzero(owner == shard)) if shards > 1 else events.columns
         packets.append(Packet(_compact(events, columns) if shards > 1 else events))
     of_messages = _shards_of_messages(events.about_queues.columns, hashes, ordered, shards)
     for packet, about_queues in zip(packets, spread(events.about_queues, hashes, of_messages, shards), strict=True):
@@ -70,7 +70,7 @@ def _compact(events: Events, columns: dict[str, Array]) -> Events:
         kept, columns["group"] = distinct(columns["group"], len(events.groups))
         out.groups = [events.groups[i] for i in kept.tolist()]
     text = columns["text"]
-    rows = np.flatnonzero(text >= 0)
+    rows = nonzero(text >= 0)
     if len(rows):
         kept, text[rows] = distinct(text[rows], len(events.texts))
         out.texts = events.texts.take(pa.array(kept))

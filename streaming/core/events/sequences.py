@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 
 SEQUENCE_NONE, SEQUENCE_NUMBER, SEQUENCE_TEXT = 0, 1, 2
 _TEN_18 = 10**18
@@ -21,7 +21,7 @@ def read_sequences(column: pa.Array) -> tuple[Array, Array, Array]:
     lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
     digits = pc.fill_null(pc.and_(pc.string_is_ascii(column), pc.utf8_is_digit(column)), False)
     is_number = digits.to_numpy(zero_copy_only=False) & (lengths > 0) & (lengths <= 36)
-    numbers = np.flatnonzero(is_number)
+    numbers = nonzero(is_number)
     if len(numbers):
         chosen = column.take(pa.array(numbers))
         kind[numbers] = SEQUENCE_NUMBER
@@ -32,7 +32,7 @@ def read_sequences(column: pa.Array) -> tuple[Array, Array, Array]:
             high = pc.utf8_slice_codeunits(chosen, -36, stop=-18)
             high = pc.if_else(pc.equal(pc.binary_length(high), 0), "0", high)
             hi[numbers] = high.cast(pa.uint64()).to_numpy(zero_copy_only=False)
-    for row in np.flatnonzero((lengths > 0) & ~is_number):
+    for row in nonzero((lengths > 0) & ~is_number):
         word = column[int(row)].as_py().encode()[:16].ljust(16, b"\0")
         kind[row] = SEQUENCE_TEXT
         hi[row], lo[row] = int.from_bytes(word[:8], "big"), int.from_bytes(word[8:], "big")

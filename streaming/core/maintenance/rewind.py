@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 
@@ -49,7 +50,7 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
     rows = state.rows
     for name in ("ended", "ended_noticed", "arrived_noticed", "overtaken_since"):
         if len(rows) and rows.has(name):
-            late = np.flatnonzero(rows[name] > limit)
+            late = nonzero(rows[name] > limit)
             rows.put(name, late, np.full(len(late), now, dtype=np.int64))
     of_names = (state.groups.time, state.groups.reached_at, state.consumers.time, state.consumers.failed_at)
     for times in (*of_names, state.fingerprints["at"]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.at_counts import tracked_at_counts
 from streaming.core.reporting.groups import ordered_queue_reports, unordered_groups
@@ -63,6 +63,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
     viewer = Viewer(state, w, settings)
     columns = _numbers(state, w, selected, now, settings)
     columns |= {name: table.column(name).copy() for name in (*FLAGS, *TIMES, *COUNTS, *REPORTED)}
+    depths = table.flat_depths()
     oldest = but_used_up = _oldest(state, w, selected, now, settings)
     if len(selected.used_up):
         but_used_up = _oldest(state, *_without(state, w, selected), now, settings)
@@ -75,8 +76,8 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         age_counts=_age_counts(state, w, now),
         attributes=table.attribute_texts(),
         durations=table.durations,
-        depths=table.flat_depths(),
-        tracked_at_counts=tracked_at_counts(state, w, columns, now, before, settings),
+        depths=depths,
+        tracked_at_counts=tracked_at_counts(state, w, depths, columns, now, before, settings),
         acks=last_acks(state, settings),
         results=consumer_results(state, settings),
         listed=_listings(state, w, selected, viewer, now, settings),
@@ -121,7 +122,7 @@ def _select(state: ShardState, w: Windows, settings: Settings) -> _Selected:
     received[used_up] = False
     return _Selected(
         poison=_poison(state, w, of_dead, settings),
-        dead=np.flatnonzero(w.live & (of_dead | (rows["arrived"] > 0))),
+        dead=nonzero(w.live & (of_dead | (rows["arrived"] > 0))),
         oldest_at=per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
         received=received,
         used_up=used_up,
@@ -134,7 +135,7 @@ def _used_up(state: ShardState, w: Windows, settings: Settings) -> Array:
     limits = np.where((most > 0) & (state.queues.limit("dead_letter_queue", settings) > 0), most, NEVER)
     if not (limits < NEVER).any():
         return np.zeros(0, dtype=np.int64)
-    near = np.flatnonzero(w.visible & (rows["receive_count"] >= limits.min()))
+    near = nonzero(w.visible & (rows["receive_count"] >= limits.min()))
     limit = limits[rows.at("queue", near)]
     result: Array = near[rows.at("receive_count", near) >= limit]
     return result
@@ -155,7 +156,7 @@ def _lost_at_receives(state: ShardState, now: int, n: int, settings: Settings) -
     rows = state.rows
     out = np.zeros(n, dtype=np.int64)
     since = now - min(LOST_LATELY_MS, settings.lateness_ms)
-    lost = np.flatnonzero(((rows["flags"] & np.uint32(F_DEAD_LETTERED | F_DROPPED)) != 0) & (rows["ended"] > since))
+    lost = nonzero(((rows["flags"] & np.uint32(F_DEAD_LETTERED | F_DROPPED)) != 0) & (rows["ended"] > since))
     np.maximum.at(out, rows.at("queue", lost), rows.at("receive_count", lost).astype(np.int64))
     return out
 
@@ -168,7 +169,9 @@ def _poison(state: ShardState, w: Windows, of_dead: Array, settings: Settings) -
     rows = state.rows
     limit = state.queues.limit("poison_receives", settings)
     # Hardly any message comes near the lowest limit of all queues.
-    near = np.flatnonzero(w.live & ((rows["receive_count"] >= limit.min(initial=NEVER)) | of_dead))
+    near = nonzero(w.live & ((rows["receive_count"] >= limit.min(initial=NEVER)) | of_dead))
+    if not len(near):
+        return near
     seen = np.bitwise_count(rows.at("seen", near)) + rows.at("seen_uncounted", near)
     receives = np.where(of_dead[near], seen, rows.at("receive_count", near))
     return near[receives >= limit[rows.at("queue", near)]]
@@ -178,8 +181,8 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
     """Return a value per queue for each name of NUMBERS."""
     rows, n = state.rows, len(state.queues)
     queue, sent = rows["queue"], rows["sent"]
-    live = np.flatnonzero(w.live)
-    received = np.flatnonzero(w.live & (rows["receive_count"] > 0))
+    live = nonzero(w.live)
+    received = nonzero(w.live & (rows["receive_count"] > 0))
     receives_max = np.zeros(n, dtype=np.int64)
     # Use one type: numpy compares mixed types twenty times slower.
     np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
@@ -218,7 +221,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
 
 def _age_counts(state: ShardState, w: Windows, now: int) -> Array:
     """Count unsettled messages per queue and age bucket."""
-    rows, live = state.rows, np.flatnonzero(w.live)
+    rows, live = state.rows, nonzero(w.live)
     bucket = np.searchsorted(_BOUNDS_MS, np.maximum(now - rows.at("sent", live), 0), side="left")
     n, buckets = len(state.queues), len(_BOUNDS_MS) + 1
     counts: Array = np.bincount(rows.at("queue", live) * buckets + bucket, minlength=n * buckets).reshape(n, buckets)
@@ -230,7 +233,7 @@ def _oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settin
     scopes: Array = np.stack(
         [
             selected.oldest_at,
-            _oldest_without(state, w, selected, np.flatnonzero(w.live & ~w.visible)),
+            _oldest_without(state, w, selected, nonzero(w.live & ~w.visible)),
             _cloudwatch_oldest(state, w, selected, now, settings),
             _oldest_without(state, w, selected, selected.poison),
         ],
@@ -253,6 +256,8 @@ def _oldest_without(state: ShardState, w: Windows, selected: _Selected, apart: A
 
     Where that of all is not in it, which is nearly everywhere, the others need not be looked at.
     """
+    if not len(apart):
+        return selected.oldest_at
     queue, sent = state.rows["queue"], state.rows["sent"]
     oldest = apart[sent[apart] <= selected.oldest_at[queue[apart]]]
     if not len(oldest):
@@ -272,8 +277,10 @@ def _cloudwatch_oldest(state: ShardState, w: Windows, selected: _Selected, now: 
     """
     rows = state.rows
     marks = [rows[name] > 0 for name in ("restart", "restart_before", "arrived") if rows.has(name)]
-    apart = np.flatnonzero(w.live & np.logical_or.reduce(marks)) if marks else np.zeros(0, dtype=np.int64)
+    apart = nonzero(w.live & np.logical_or.reduce(marks)) if marks else np.zeros(0, dtype=np.int64)
     oldest = _oldest_without(state, w, selected, apart)
+    if not len(apart):
+        return oldest
     queue = rows.at("queue", apart)
     ordered = state.queues.keeps_order(settings)[queue]
     last, before, arrived = rows.at("restart", apart), rows.at("restart_before", apart), rows.at("arrived", apart)
@@ -291,10 +298,10 @@ def _listings(
 ) -> tuple[ListedMessages, ...]:
     rows, poison, dead, most = state.rows, selected.poison, selected.dead, settings.messages_per_queue
     receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)
-    held = np.flatnonzero(w.in_flight)
+    held = nonzero(w.in_flight)
     since = held_since(state, held)
     long = now - since > state.queues.limit("held_ms", settings)[rows.at("queue", held)]
-    oldest = np.flatnonzero(w.live & (rows["sent"] == selected.oldest_at[rows["queue"]]))
+    oldest = nonzero(w.live & (rows["sent"] == selected.oldest_at[rows["queue"]]))
     return (
         list_messages(viewer, "poison", poison, (-receives, sent), most),
         list_messages(viewer, "held", held[long], (since[long],), most),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.rows import F_TIMELINE
@@ -24,7 +24,13 @@ _VISIBLE, _IN_FLIGHT, _DELAYED, _NONE = range(4)
 
 
 def tracked_at_counts(
-    state: ShardState, w: Windows, numbers: Mapping[str, Array], now: int, before: int, settings: Settings
+    state: ShardState,
+    w: Windows,
+    depths: tuple[Array, ...],
+    numbers: Mapping[str, Array],
+    now: int,
+    before: int,
+    settings: Settings,
 ) -> tuple[Array, ...]:
     """Return the counts since the step before (`before`) and, for each, what is tracked at its time.
 
@@ -32,9 +38,11 @@ def tracked_at_counts(
     happened in the same millisecond. A count slightly older than the step before is among them: it may have arrived only now, and
     so may events about its time. Older ones are not, because ends of that time may have been compacted.
     """
-    queue, at, *_ = state.queues.flat_depths()
-    some = np.flatnonzero((at > before - JUST_ENDED_MS) & (at <= now))
+    queue, at, *_ = depths
+    some = nonzero((at > before - JUST_ENDED_MS) & (at <= now))
     queue, at = queue[some], at[some]
+    if not len(queue):
+        return (queue, at) + (queue,) * (2 * len(_STATES))
     newer = np.searchsorted(queue, queue, side="right") - 1 - np.arange(len(queue))
     latest = newer < LATEST_COUNTS
     queue, at, newer = queue[latest], at[latest], newer[latest]
@@ -42,7 +50,7 @@ def tracked_at_counts(
     just_before = tracked.copy()
     # One count of each queue at a time: a step may have many, and each changed row is looked at for every one of its queue.
     for nth in range(newer.max(initial=-1) + 1):
-        chosen = np.flatnonzero(newer == nth)
+        chosen = nonzero(newer == nth)
         row, of_count = _changed_since(state, w, queue[chosen], at[chosen] - 1, now)
         of_count = chosen[of_count]
         states_now, time = _states_now(w, row), at[of_count]
@@ -65,7 +73,7 @@ def _changed_since(state: ShardState, w: Windows, queue: Array, at: Array, now: 
     lately |= w.delay_end > first
     if rows.has("arrived"):
         lately |= rows["arrived"] > first
-    row = np.flatnonzero(lately)
+    row = nonzero(lately)
     count_of = np.full(len(state.queues), -1)
     count_of[queue] = np.arange(len(queue))
     of_count = count_of[rows.at("queue", row)]
@@ -96,7 +104,7 @@ def _latest_windows(state: ShardState, row: Array, at: Array, settings: Settings
     """Return the code and the end of the latest receive, extension or release of each row at a time of its own."""
     rows = state.rows
     code, end = rows.at("window_code", row), window_ends(state, settings, row)
-    later = np.flatnonzero(rows.at("window_at", row) > at)
+    later = nonzero(rows.at("window_at", row) > at)
     # A row without a timeline has had no other window.
     code[later], end[later] = 0, 0
     timed = later[(rows.at("flags", row[later]) & np.uint32(F_TIMELINE)) != 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
@@ -31,7 +31,7 @@ def ordered_queue_reports(
     ordered = state.queues.keeps_order(settings)
     if not ordered.any():
         return {}
-    grouped = np.flatnonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
+    grouped = nonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
     is_overtaken = rows.at("overtaken_since", grouped) > 0
     overtaken = np.bincount(rows.at("queue", grouped[is_overtaken]), minlength=len(state.queues))
     # One that a later message of its group has overtaken is gone, so it is not the head.
@@ -40,7 +40,7 @@ def ordered_queue_reports(
         return {}
     grouped = grouped[_in_order(state, grouped)]
     queue = rows.at("queue", grouped)
-    bounds = np.flatnonzero(run_starts(queue))
+    bounds = nonzero(run_starts(queue))
     out: dict[int, OrderedQueueReport] = {}
     for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
         number = int(queue[start])
@@ -117,7 +117,7 @@ def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> lis
     """Return the positions of the `n` oldest groups; ties are ordered by name because numbers differ between shards."""
     n = min(n, len(names))
     limit = np.partition(oldest, n - 1)[n - 1]
-    chosen = np.flatnonzero(oldest <= limit)
+    chosen = nonzero(oldest <= limit)
     words = state.groups.words(names[chosen])
     oldest_first = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
     return [i for _, _, i in oldest_first[:n]]
@@ -215,7 +215,7 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     if waits.any() and blocks_groups and have_backlog and _groups_in_turn(groups, number) >= FEWEST_IN_TURN:
         hit &= ~waits
     out = []
-    for i in np.flatnonzero(hit).tolist():
+    for i in nonzero(hit).tolist():
         if receives[i] >= poison:
             reason = "poison_head"
         elif in_flight[i] or (returning[i] and receives[i] <= 1):
@@ -281,7 +281,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     if not rows.has("group"):
         return {}
     ordered = state.queues.keeps_order(settings)
-    grouped = np.flatnonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
+    grouped = nonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
     if not len(grouped):
         return {}
     names, group, unsettled = np.unique(rows.at("group", grouped), return_inverse=True, return_counts=True)

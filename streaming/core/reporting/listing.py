@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
 from streaming.core.reporting.queue_columns import ConsumerColumns
@@ -49,9 +49,16 @@ class Viewer:
 
     def __init__(self, state: ShardState, w: Windows, settings: Settings) -> None:
         self.state, self.w, self.settings = state, w, settings
+        self._made: dict[bytes, MessageColumns] = {}
 
     def columns(self, rows: Array) -> MessageColumns:
-        """Return some rows' messages as columns."""
+        """Return some rows' messages as columns. The same messages are often listed under several kinds."""
+        key = rows.tobytes()
+        if key not in self._made:
+            self._made[key] = self._columns(rows)
+        return self._made[key]
+
+    def _columns(self, rows: Array) -> MessageColumns:
         state, live = self.state, self.state.rows
         at = {name: live.at(name, rows) for name in _SHOWN}
         return MessageColumns(
@@ -93,19 +100,22 @@ class Viewer:
         """Return each row's timeline; for a message delivered once, the single attempt its row records."""
         state, table = self.state, self.state.attempts
         has_timeline = (at["flags"] & F_TIMELINE) != 0
-        timeline, single = np.flatnonzero(has_timeline), np.flatnonzero(~has_timeline & (at["window_code"] > 0))
+        timeline, single = nonzero(has_timeline), nonzero(~has_timeline & (at["window_code"] > 0))
         if not len(timeline) and not len(single):
             return _no_attempts(len(rows))
-        keys = state.rows.key[rows[timeline]]
-        left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
-        lengths = right - left
-        places = np.repeat(left - np.append(0, np.cumsum(lengths)[:-1]), lengths) + np.arange(int(lengths.sum()))
-        of = np.concatenate([np.repeat(timeline, lengths), single])
-        order = np.argsort(of, kind="stable")
-        of = of[order]
+        of = single
+        if len(timeline):
+            keys = state.rows.key[rows[timeline]]
+            left, right = np.searchsorted(table["key"], keys, "left"), np.searchsorted(table["key"], keys, "right")
+            lengths = right - left
+            places = np.repeat(left - np.append(0, np.cumsum(lengths)[:-1]), lengths) + np.arange(int(lengths.sum()))
+            of = np.concatenate([np.repeat(timeline, lengths), single])
+            order = np.argsort(of, kind="stable")
+            of = of[order]
 
         def combined(attempt: str, column: str) -> Array:
-            return np.concatenate([table[attempt][places], at[column][single]])[order]
+            own = at[column][single]
+            return np.concatenate([table[attempt][places], own])[order] if len(timeline) else own
 
         happened, code, end = combined("at", "window_at"), combined("code", "window_code"), combined("end", "window_end")
         opens = (code == RECEIVED) | (code == EXTENDED)
@@ -154,14 +164,14 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     rows = state.rows
     if not rows.has("consumer"):
         return {}
-    held = np.flatnonzero(w.in_flight & (rows["consumer"] >= 0))
+    held = nonzero(w.in_flight & (rows["consumer"] >= 0))
     if not len(held):
         return {}
     since = held_since(state, held)
     consumer = rows.at("consumer", held)
     order = np.lexsort((rows.key[held], since, consumer))
     held, since, consumer = held[order], since[order], consumer[order]
-    first = np.flatnonzero(run_starts(consumer))
+    first = nonzero(run_starts(consumer))
     counts = np.diff(np.append(first, len(held)))
     out: dict[int, list[HeldBy]] = {}
     owners = state.consumers.queue[consumer[first]].tolist()
@@ -182,7 +192,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
 def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
     """Return when consumers last acknowledged a message: the latest of each queue, none older than a day."""
     names = state.consumers
-    known = np.flatnonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
+    known = nonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
     chosen = _first_of_each_queue(names, known, -names.time[known], settings.consumers_per_report)
     return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.time[chosen],))
 
@@ -191,13 +201,15 @@ def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
     """Return how the deliveries of consumers ended, for those of the last day with the most failed deliveries of each queue."""
     names = state.consumers
     lately = names.active_at >= max(state.high_water - SILENT_MEMORY_MS, 1)
-    known = np.flatnonzero(lately & ((names.finished > 0) | (names.failed > 0)))
+    known = nonzero(lately & ((names.finished > 0) | (names.failed > 0)))
     chosen = _first_of_each_queue(names, known, -names.failed[known], settings.consumers_per_report)
     return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
 
 
 def _first_of_each_queue(names: Interner, candidates: Array, rank: Array, most: int) -> Array:
     """Return the `candidates` with the lowest ranks, at most `most` per queue, queue by queue."""
+    if len(candidates) <= 1:
+        return candidates
     candidates = candidates[np.lexsort((rank, names.queue[candidates]))]
     queue = names.queue[candidates]
     result: Array = candidates[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
@@ -215,7 +227,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     rows = state.rows
     if not rows.has("arrived"):
         return []
-    hit = np.flatnonzero((rows["arrived"] > 0) & (np.maximum(rows["arrived"], rows["arrived_noticed"]) > since))
+    hit = nonzero((rows["arrived"] > 0) & (np.maximum(rows["arrived"], rows["arrived_noticed"]) > since))
     if not len(hit):
         return []
     queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)
@@ -255,7 +267,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
     """
     rows = state.rows
     is_lost = ((rows["flags"] & _LOST) != 0) & ((rows["flags"] & _NOT_LOST) == 0)
-    lost = np.flatnonzero(is_lost & (np.maximum(rows["ended"], rows["ended_noticed"]) > since))
+    lost = nonzero(is_lost & (np.maximum(rows["ended"], rows["ended_noticed"]) > since))
     if not len(lost):
         return {}
     queue, at = rows.at("queue", lost), rows.at("ended", lost)
@@ -308,7 +320,7 @@ def _receives(state: ShardState, hit: Array, queue: Array, origin: Array, since:
     count = rows.at("receive_count", hit)
     ordered = state.queues.is_ordered(settings)
     # An ordered queue is in another shard: the message's receives there cannot be looked up here.
-    together = np.flatnonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
+    together = nonzero((origin >= 0) & ~ordered[queue] & ~ordered[origin])
     at, found = rows.find(rows.at("parent", hit[together]))
     together, at = together[found], at[found]
     ended = rows.at("ended", at)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from streaming.core.columns import run_starts
+from streaming.core.columns import nonzero, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.listing import quiet_start
 from streaming.core.reporting.report import Purge
@@ -26,7 +26,7 @@ def recent_purges(state: ShardState, w: Windows, now: int, since: int, settings:
         return {}
     rows = state.rows
     # An acknowledgement reported later shows that the message was processed.
-    gone = np.flatnonzero(((rows["flags"] & np.uint32(ENDS)) == F_PURGED) & (rows["ended"] > since))
+    gone = nonzero(((rows["flags"] & np.uint32(ENDS)) == F_PURGED) & (rows["ended"] > since))
     code = rows.at("window_code", gone)
     held = ((code == RECEIVED) | (code == EXTENDED)) & (w.window_end[gone] > now)
     gone = gone[~held]
@@ -38,7 +38,7 @@ def recent_purges(state: ShardState, w: Windows, now: int, since: int, settings:
     quiet_ms = state.queues.limit("dropped_quiet_ms", settings)[queue]
     quiet_from = quiet_start(at, rows.at("ended_noticed", gone), quiet_ms)
     sent, received = rows.at("sent", gone), rows.at("last_received", gone) > 0
-    first = np.flatnonzero(run_starts(queue, at))
+    first = nonzero(run_starts(queue, at))
     fields = zip(
         at[first].tolist(),
         # The purge became known with the first of its messages.

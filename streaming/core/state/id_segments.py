@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streaming.core.columns import Array, Buffer, pack_columns, unpack_columns
+from streaming.core.columns import Array, Buffer, nonzero, pack_columns, unpack_columns
 from streaming.core.state.rows import ROW_COLUMNS, Rows, keys_of, lows_of
 
 MOST_SEGMENTS: Final = 24
@@ -110,11 +110,11 @@ def place_ids(rows: Rows, segments: Sequence[IdSegment], apart_from: int | None,
     columns: dict[str, Array] = {_SEGMENT: number}
     made = [segments[i] for i in kept]
     bits = [alive[starts[i] : starts[i + 1]] for i in kept]
-    together = np.flatnonzero(number == fresh)
+    together = nonzero(number == fresh)
     if len(together):
         made.append(IdSegment.of(rows.some(together), queue_hashes))
         bits.append(np.ones(len(together), dtype=bool))
-    in_head = np.flatnonzero(number == 0)
+    in_head = nonzero(number == 0)
     columns |= {_ALIVE: np.packbits(np.concatenate([alive[:0], *bits])), "hi": rows["hi"][in_head], "lo": rows["lo"][in_head]}
     for name in LASTING:
         stored = _in_segments(name, segments)[id_at]
@@ -157,7 +157,7 @@ def read_ids(
     id_at = np.full(n, -1, dtype=np.int32)
     start = 0
     for i, size in enumerate(sizes, start=1):
-        id_at[np.flatnonzero(number == i)] = start + np.flatnonzero(alive[start : start + size])
+        id_at[nonzero(number == i)] = start + nonzero(alive[start : start + size])
         start += size
     # One gather from all segments together is faster than one from each. A row that is in none takes the zero at the end.
     zero = np.zeros(1, dtype=np.uint64)
@@ -166,13 +166,13 @@ def read_ids(
     for name in LASTING:
         if any(name in segment.lasting for segment in made):
             rows.columns[name] = rows[name] ^ _in_segments(name, made)[id_at]
-    in_head = np.flatnonzero(number == 0)
+    in_head = nonzero(number == 0)
     hi[in_head] = columns["hi"]
     hashes, flags = queue_hashes[rows["queue"]], rows["flags"]
     lo = lows_of(hi, key, hashes, flags)
     lo[in_head] = columns["lo"]
     alone = np.repeat([*(segment.is_ids_alone for segment in made), False], [*sizes, 1])
-    with_lo = np.flatnonzero(alone[id_at]) if alone.any() else in_head[:0]
+    with_lo = nonzero(alone[id_at]) if alone.any() else in_head[:0]
     lo[with_lo] = key[with_lo]
     other = np.concatenate([in_head, with_lo])
     key[other] = keys_of(hi[other], lo[other], hashes[other], flags[other])

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, distinct
+from streaming.core.columns import Array, distinct, nonzero
 from streaming.core.hashing import hash_texts, mix
 
 CONSUMER_COLUMNS = ("finished", "failed", "failed_at")
 GROUP_COLUMNS = ("reached_hi", "reached_lo", "reached_at")
+
+FEW_TEXTS = 8
+"""Up to so many texts are looked up one by one."""
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Interner:
     def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:
         """Return the numbers of whole columns (per row a queue and an index into `words`, -1 for none) and add new names."""
         out = np.full(len(index), -1, dtype=np.int32)
-        named = np.flatnonzero(index >= 0)
+        named = nonzero(index >= 0)
         if not len(named):
             return out
         width = len(words)
@@ -94,7 +97,7 @@ class Interner:
     def keep(self, used: Array) -> Array:
         """Drop the names where `used` is False; return the new number of every old one, -1 for the dropped."""
         moved = np.full(len(used) + 1, -1, dtype=np.int32)
-        kept = np.flatnonzero(used)
+        kept = nonzero(used)
         moved[kept] = np.arange(len(kept))
         self.queue, self.time = self.queue[kept], self.time[kept]
         for column in (*CONSUMER_COLUMNS, *GROUP_COLUMNS):
@@ -113,8 +116,13 @@ class Interner:
 
 def text_of(texts: pa.Array, numbers: Array) -> pa.Array:
     """Return some of `texts` by number, null for -1."""
-    # Often there is nothing to look up, and Arrow takes as long for nothing as for a thousand.
-    if not len(texts) or (unnamed := numbers < 0).all():
+    # Often there is little to look up, and Arrow takes as long for nothing as for a hundred.
+    if not len(texts) or not len(numbers):
+        return pa.nulls(len(numbers), texts.type)
+    if len(numbers) <= FEW_TEXTS:
+        return pa.array([texts[number].as_py() if number >= 0 else None for number in numbers.tolist()], texts.type)
+    unnamed = numbers < 0
+    if unnamed.all():
         return pa.nulls(len(numbers), texts.type)
     return texts.take(pa.array(numbers, mask=unnamed))
 

@@ -54,6 +54,7 @@ TIMEOUT = tuple(f"timeout_{field}" for field in TimeoutChange._fields)
 """The fields of TimeoutChange."""
 _INTS = (*TIMES, *COUNTS, *REPORTED, *TIMEOUT)
 _DEPTH = tuple(Depth._fields)
+_LIMIT_COLUMN = {name: column for column, name in enumerate(LIMITS)}
 
 _NO_ATTRIBUTES = b"{}"
 
@@ -144,7 +145,7 @@ class QueueTable:
             stale = sorted(self._unlimited)
             self._limits[stale] = [limits_of(self[number], settings) for number in stale]
             self._unlimited = set()
-        return self._limits[:, LIMITS.index(name)]
+        return self._limits[:, _LIMIT_COLUMN[name]]
 
     def is_ordered(self, settings: Settings) -> Array:
         """Return which queues are wholly in one shard because their order matters, by their telemetry or by the settings."""
@@ -234,7 +235,7 @@ class QueueTable:
 
     def _put_depths(self, queues: Array, owner: Array, rows: Array) -> None:
         self._depths.replace(queues, owner, rows)
-        after_ms = self._limits[queues, LIMITS.index("reconcile_after_ms")]
+        after_ms = self._limits[queues, _LIMIT_COLUMN["reconcile_after_ms"]]
         after_ms = np.where(after_ms > 0, after_ms, LOOKED_AT_MS)  # not resolved yet
         for name, values in summary_of_counts(self._columns["empty_from"][queues], owner, rows, queues, after_ms).items():
             self._columns[name][queues] = values

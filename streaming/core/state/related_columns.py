@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 
 Relations = Mapping[str, str]
 """Column -> the column that its distance is from. A column comes after the one it refers to."""
@@ -50,7 +50,7 @@ def _distances(values: Array, base: Array) -> Array:
 
     None is negative, so a column of which nearly all is 0 stays one.
     """
-    here = np.flatnonzero(values != 0)
+    here = nonzero(values != 0)
     value, other = values[here], base[here]
     apart = value - other
     coded = np.zeros_like(values)
@@ -60,7 +60,7 @@ def _distances(values: Array, base: Array) -> Array:
 
 def _times(distances: Array, base: Array) -> Array:
     """Reverse `_distances`."""
-    here = np.flatnonzero(distances != 0)
+    here = nonzero(distances != 0)
     coded, other = distances[here], base[here]
     half = coded >> 1
     times = np.zeros_like(distances)

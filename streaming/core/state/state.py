@@ -15,7 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.columns import DAMAGE, Array, Buffer, UnreadableBlob, pack_columns, text_columns, texts_of, unpack_columns
+from streaming.core.columns import (
+    DAMAGE,
+    Array,
+    Buffer,
+    UnreadableBlob,
+    nonzero,
+    pack_columns,
+    text_columns,
+    texts_of,
+    unpack_columns,
+)
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
@@ -148,7 +158,7 @@ class ShardState:
         bits = zip(self.rows.at("hi", rows).tolist(), self.rows.at("lo", rows).tolist(), strict=True)
         ids = [bits_to_uuid(hi, lo) for hi, lo in bits]
         text = self.rows.at("text", rows)
-        with_text = np.flatnonzero(text >= 0)
+        with_text = nonzero(text >= 0)
         if len(with_text):
             for i, word in zip(with_text.tolist(), self.texts.take(pa.array(text[with_text])).to_pylist(), strict=True):
                 ids[i] = word
@@ -274,7 +284,7 @@ class ShardState:
         if not len(self.texts):
             return
         index = rows["text"]
-        used = np.flatnonzero(index >= 0)
+        used = nonzero(index >= 0)
         if len(used) * 2 > len(self.texts):
             return
         self.texts = pc.take(self.texts, pa.array(index[used]))

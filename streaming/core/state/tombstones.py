@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, pack_columns, text_columns, texts_of, unpack_columns
+from streaming.core.columns import Array, nonzero, pack_columns, text_columns, texts_of, unpack_columns
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
@@ -185,7 +185,7 @@ def _segment(state: ShardState, part: _Part) -> TombstoneSegment:
         name=hashlib.blake2b(body, digest_size=16).hexdigest(),
         rows=len(rows),
         last_end=int(rows["ended"].max()),
-        queues=np.flatnonzero(np.bincount(rows["queue"])),
+        queues=nonzero(np.bincount(rows["queue"])),
         renumbered=state.renumbered,
         body=body,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 
 
 class VariableLengthRows:
@@ -48,7 +48,7 @@ class VariableLengthRows:
         replaced = np.zeros(len(lengths), dtype=bool)
         replaced[queues] = True
         of_old = np.repeat(np.arange(len(lengths)), lengths)
-        kept = np.flatnonzero(~replaced[of_old])
+        kept = nonzero(~replaced[of_old])
         owners = np.concatenate([of_old[kept], owner])
         order = np.argsort(owners, kind="stable")
         self._flat = [np.concatenate([values[kept], rows[:, i]])[order] for i, values in enumerate(self._flat)]

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events import queue_events
 from streaming.core.events.events import PRIMARY, Events
 from streaming.core.events.queue_events import HEARTBEAT
@@ -61,7 +61,7 @@ def over_capacity(state: ShardState, new: Array, first_at: Array, settings: Sett
     # Ended messages keep their rows for a while: only unsettled ones are limited.
     unsettled = int((state.rows["ended"] == 0).sum())
     room = max(0, settings.max_messages_per_shard - unsettled)
-    oldest_first = np.flatnonzero(new)[np.argsort(first_at[new], kind="stable")]
+    oldest_first = nonzero(new)[np.argsort(first_at[new], kind="stable")]
     outside = np.zeros(len(new), dtype=bool)
     outside[oldest_first[room:]] = True
     return outside
@@ -103,7 +103,7 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
     columns = events.columns
     left_out = gone[columns["queue"]]
     refused = int((left_out & ((columns["flags"] & PRIMARY) != 0)).sum())
-    columns = events.take(np.flatnonzero(~left_out))
+    columns = events.take(nonzero(~left_out))
     peer = columns["peer"]
     columns["peer"] = np.where(np.append(gone, False)[peer], -1, peer).astype(peer.dtype)
     about_queues = events.about_queues
@@ -122,6 +122,8 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
 
 
 def _collectors_outside(state: ShardState, events: Events, settings: Settings) -> Set[str]:
+    if not len(events.about_queues):
+        return frozenset()
     beats = events.about_queues.take(events.about_queues["kind"] == HEARTBEAT)
     heard = dict.fromkeys(beats.names("consumer"))
     new = [name for name in heard if name not in state.collectors]

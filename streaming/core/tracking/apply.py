@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import (
     AHEAD,
     ARRIVED,
@@ -52,7 +52,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     key = columns["key"]
     if not len(key):
         return 0
-    starts = np.flatnonzero(run_starts(key))
+    starts = nonzero(run_starts(key))
     late = is_late(columns["at"], columns["flags"], state.oldest_timely_at(settings))
     keys = key[starts]
     replace_placeholders(state, columns, late)
@@ -73,13 +73,13 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
         of_outside = np.repeat(outside, lengths)
         left_out = int(((columns["flags"][of_outside] & PRIMARY) != 0).sum())
         np.maximum.at(state.queues.column("left_out_at"), columns["queue"][of_outside], columns["at"][of_outside])
-        keep = np.flatnonzero(~of_skipped & ~of_outside)
+        keep = nonzero(~of_skipped & ~of_outside)
         columns = {name: values[keep] for name, values in columns.items()}
         key, results = columns["key"], results[keep]
         if not len(key):
             return left_out
         skip |= outside
-        starts = np.flatnonzero(run_starts(key))
+        starts = nonzero(run_starts(key))
         keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
     if gone.any():
         _forget(state, rows[gone])
@@ -112,11 +112,11 @@ def _apply_in_epochs(state: ShardState, events: Events, seg: Segments, results: 
         return apply_segments(state, events, seg, results, settings)
     per_event_row = np.repeat(seg.rows, seg.lengths)
     for epoch in range(int(epochs.max()) + 1):
-        chosen = np.flatnonzero(epochs == epoch)
+        chosen = nonzero(epochs == epoch)
         if not len(chosen):
             continue
         part = {name: values[chosen] for name, values in columns.items()}
-        part_starts = np.flatnonzero(run_starts(part["key"]))
+        part_starts = nonzero(run_starts(part["key"]))
         part_rows = per_event_row[chosen][part_starts]
         if epoch:
             _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
@@ -154,7 +154,7 @@ def _without_known_moves(state: ShardState, columns: dict[str, Array], settings:
 
     Each receive in a dead-letter queue names the source queue, however long ago the move was: it would count as another move.
     """
-    hit = np.flatnonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & BY_RECEIVE) != 0))
+    hit = nonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & BY_RECEIVE) != 0))
     if not len(hit) or not state.rows.has("arrived"):
         return columns
     rows = state.rows
@@ -186,7 +186,7 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     ended = state.rows.at("ended", rows)
     has_end = np.logical_or.reduceat(is_end, starts) | (ended > 0)
     lengths = np.diff(np.append(starts, len(code)))
-    candidates = np.flatnonzero(np.repeat(has_end, lengths) & (is_end | enters))
+    candidates = nonzero(np.repeat(has_end, lengths) & (is_end | enters))
     if not len(candidates):
         return None
     segment = np.repeat(np.arange(len(starts)), lengths)

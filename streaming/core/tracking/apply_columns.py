@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import ARRIVED, BY_RECEIVE, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, SENT, Events
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
@@ -121,7 +121,7 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array, ord
     at = np.where(renewed, np.minimum(at, seg["sent_at"]), at)
     reported_at = np.minimum.reduceat(np.where(reported, at, NEVER), seg.starts)
     seen_at = np.minimum.reduceat(np.where(arrives, at, NEVER), seg.starts)
-    here = np.flatnonzero(seen_at < NEVER)
+    here = nonzero(seen_at < NEVER)
     before = live.at("arrived", rows[here])
     was = (flags[here] & F_ARRIVED) != 0
     was_reported = was & ((flags[here] & (F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED)) == 0)
@@ -138,7 +138,7 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array, ord
     flags[here] = np.where(is_reported, flags[here] & ~np.uint32(not_reported), flags[here]) | np.uint32(F_ARRIVED)
     flags[here[by_receive]] |= np.uint32(F_ARRIVED_BY_RECEIVE)
     last = seg.last(arrives & (seg["peer"] >= 0))
-    with_parent = np.flatnonzero(last >= 0)
+    with_parent = nonzero(last >= 0)
     peers = seg["peer"][last[with_parent]]
     live.put("origin", rows[with_parent], peers)
     hashes = state.queues.hashes[peers]
@@ -152,7 +152,7 @@ def _names(state: ShardState, seg: Segments) -> None:
     for reported, names in ((seg["group"] >= 0, ("group",)), (seg["seq_kind"] > 0, ("seq_kind", "seq_hi", "seq_lo"))):
         if reported.any():
             last = seg.last(reported)
-            here = np.flatnonzero(last >= 0)
+            here = nonzero(last >= 0)
             for name in names:
                 live.put(name, seg.rows[here], seg[name][last[here]])
     # An end may have arrived before any event reported the group of its message.
@@ -175,7 +175,7 @@ def _touch_queues(state: ShardState, seg: Segments) -> None:
 def _note_youngest(state: ShardState, seg: Segments) -> None:
     """Record the youngest message received from each queue: groups whose older head still waits were passed over."""
     live, rows = state.rows, seg.rows
-    received = np.flatnonzero((live.at("last_received", rows) > 0) & ((live.at("flags", rows) & F_SENT_KNOWN) != 0))
+    received = nonzero((live.at("last_received", rows) > 0) & ((live.at("flags", rows) & F_SENT_KNOWN) != 0))
     if not len(received):
         return
     rows = rows[received]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.state.queues import T_UNSEEN_RECEIVES
 from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
@@ -28,14 +28,14 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
         bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
         seen = live.at("seen", rows)
         first = np.zeros(len(code), dtype=bool)
-        where = np.flatnonzero(numbered)
+        where = nonzero(numbered)
         pairs = seg.of_event[where] * (COUNTED_RECEIVES + 1) + count[where]
         first[where[np.unique(pairs, return_index=True)[1]]] = True
         duplicate |= numbered & (~first | ((seen[seg.of_event] & bit) != 0))
         live.put("seen", rows, seen | np.bitwise_or.reduceat(bit, seg.starts))
     other = (is_receive & ~numbered) | (code == EXTENDED) | (code == RELEASED)
     if other.any():
-        where = np.flatnonzero(other)
+        where = nonzero(other)
         prints = fingerprint(
             seg["key"][where], seg["at"][where], code[where].astype(np.uint64), seg["end"][where].astype(np.uint64)
         )
@@ -71,7 +71,7 @@ def apply_windows(state: ShardState, seg: Segments) -> None:
     rows, code, at = seg.rows, seg["code"], seg["at"]
     live = state.rows
     last = seg.last(code == RECEIVED)
-    here = np.flatnonzero(last >= 0)
+    here = nonzero(last >= 0)
     if len(here):
         event, row = last[here], rows[here]
         newer = at[event] >= live.at("last_received", row)
@@ -80,7 +80,7 @@ def apply_windows(state: ShardState, seg: Segments) -> None:
         for name in ("consumer", "batch"):
             live.put(name, row, seg[name][event])
     last = seg.last((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
-    here = np.flatnonzero(last >= 0)
+    here = nonzero(last >= 0)
     if not len(here):
         return
     event, row = last[here], rows[here]

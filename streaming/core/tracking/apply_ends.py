@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import (
     DEAD_LETTERED,
     DELETED,
@@ -67,7 +67,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     last_received = live.at("last_received", rows)
     stale = is_end & (at < last_received[seg.of_event])
     if stale.any():
-        where = np.flatnonzero(stale)
+        where = nonzero(stale)
         prints = fingerprint(seg["key"][where], at[where], code[where].astype(np.uint64), np.uint64(0))
         duplicate[where] = ~is_new(state, prints, at[where])
         for kind, _, total in COUNTED_ENDS:
@@ -80,7 +80,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         if not mask.any():
             continue
         new = ((flags & flag) == 0)[seg.of_event]
-        counted = np.flatnonzero(seg.firsts(mask) & new)
+        counted = nonzero(seg.firsts(mask) & new)
         state.queues.count(seg["queue"][counted], total)
         if kind == DEAD_LETTERED:
             # An inferred move that is reported later is neither a duplicate nor a second move.
@@ -133,7 +133,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     They were deleted after its end, by another consumer than the one that has them now, or a second time after a redelivery.
     """
     live = state.rows
-    event = np.flatnonzero(deleted)
+    event = nonzero(deleted)
     of = seg.of_event[event]
     row = seg.rows[of]
     first = np.zeros(len(deleted), dtype=bool)

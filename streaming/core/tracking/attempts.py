@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_RETRIED
@@ -48,9 +48,9 @@ def record(
     wanted = (n > 0) & (timeline | has_window | (n > 1) | counted)
     if not wanted.any():
         return
-    spilled = np.flatnonzero(wanted & ~timeline & has_window)
+    spilled = nonzero(wanted & ~timeline & has_window)
     lengths = np.diff(np.append(starts, len(code)))
-    events = np.flatnonzero(moves & np.repeat(wanted, lengths))
+    events = nonzero(moves & np.repeat(wanted, lengths))
     source = rows[spilled]
     by_default = (live.at("flags", source) & F_WINDOW_DEFAULT) != 0
     added = {
@@ -144,7 +144,7 @@ def _restarts(
 ) -> tuple[Array, Array]:
     """Return, per message, the last two times at which CloudWatch's age restarts (0: never; may be in the future)."""
     code, at = part["code"], part["at"]
-    receives = np.flatnonzero(code == RECEIVED)
+    receives = nonzero(code == RECEIVED)
     n_messages = len(starts)
     nothing = np.zeros(n_messages, dtype=np.int64)
     if not len(receives):
@@ -169,7 +169,7 @@ def _restarts(
     own = np.where(count % RESTART_EVERY == 0, over, 0)
     times = np.stack([missed, own], axis=1).reshape(-1)
     of_message = np.repeat(segments, 2)
-    known = np.flatnonzero(times > 0)
+    known = nonzero(times > 0)
     times, of_message = times[known], of_message[known]
     last, before_last = nothing, nothing.copy()
     if len(times):
@@ -209,7 +209,7 @@ def count_retried_of(state: ShardState, failed: set[int], settings: Settings) ->
     Those of forgotten messages are not counted, because only some of their rows are still there.
     """
     table = state.attempts
-    receives = np.flatnonzero(table["code"] == RECEIVED)
+    receives = nonzero(table["code"] == RECEIVED)
     key, batch = table["key"][receives], table["batch"][receives]
     again = np.isin(batch[:-1], np.array(sorted(failed), dtype=np.uint64)) & (key[1:] == key[:-1])
     rows, found = state.rows.find(key[:-1][again])
@@ -223,7 +223,7 @@ def _add_retried(state: ShardState, queue: Array, sign: int) -> None:
 
 def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows: Array, settings: Settings) -> None:
     excess = lengths - settings.attempts_per_message
-    long = np.flatnonzero(excess > 0)
+    long = nonzero(excess > 0)
     if not len(long):
         return
     _keep_first_received(state, at_row, starts[long], lengths[long], rows[long])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
@@ -38,7 +38,7 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> None:
         return
     restore_queues(state, dead, settings)
     rows = state.rows
-    hit = np.flatnonzero(dead[rows["queue"]])
+    hit = nonzero(dead[rows["queue"]])
     flags = rows.at("flags", hit)
     known = (flags & (F_ARRIVED | F_REDRIVEN | F_RECONCILED | F_PURGED)) != 0
     seen = ((flags & F_SENT) != 0) | (rows.at("last_received", hit) > 0)
@@ -63,14 +63,14 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
     if not len(hit):
         return
     ordered = state.queues.is_ordered(settings)
-    for number in np.flatnonzero(state.queues.limit("dead_letter_queue", settings)).tolist():
+    for number in nonzero(state.queues.limit("dead_letter_queue", settings)).tolist():
         source = state.queues[number]
         there = dead_letter_queue(source, settings)
         target = state.queues.index.get(source.name.sibling(there)) if there else None
         if target is None or ordered[number] or ordered[target]:
             # An ordered queue is in another shard: the message's row there is out of reach.
             continue
-        here = np.flatnonzero(rows.at("queue", hit) == target)
+        here = nonzero(rows.at("queue", hit) == target)
         keys = row_key(
             rows.at("hi", hit[here]), rows.at("lo", hit[here]), np.full(len(here), queue_hash(source.name), dtype=np.uint64)
         )
@@ -89,10 +89,11 @@ def share_send_times(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("parent"):
         return
-    restore_rows(state, np.unique(rows["parent"][_with_original(state, settings)]), settings)
     here = _with_original(state, settings)
     if not len(here):
         return
+    if restore_rows(state, np.unique(rows["parent"][here]), settings):
+        here = _with_original(state, settings)
     there, found = find_remembered(state, rows["parent"][here], settings)
     here, there = here[found], there[found]
     sent_known = (rows.at("flags", there) & F_SENT_KNOWN) != 0
@@ -108,7 +109,7 @@ def _with_original(state: ShardState, settings: Settings) -> Array:
     """Return the rows of recent dead letters whose originals can be looked up."""
     rows = state.rows
     ordered = state.queues.is_ordered(settings)
-    moved = np.flatnonzero(rows["parent"])
+    moved = nonzero(rows["parent"])
     young = rows.at("arrived", moved) >= state.oldest_timely_at(settings)
     # An ordered queue is in another shard: its messages cannot be looked up from here.
     apart = ordered[rows.at("queue", moved)] | ordered[rows.at("origin", moved)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RECEIVED
 from streaming.core.state.duration_buckets import DURATIONS, bucket_of
 from streaming.core.state.queues import T_PROCESSED, T_PROCESSING_MS, T_SOJOURN_MS, T_WAIT_MS
@@ -58,9 +58,9 @@ def first_received(state: ShardState, rows: Array) -> Array:
     """Return when each of these messages was first seen to be received in its queue, in epoch milliseconds."""
     live, table = state.rows, state.attempts
     first = live.at("last_received", rows)
-    several = np.flatnonzero((live.at("flags", rows) & F_TIMELINE) != 0)
+    several = nonzero((live.at("flags", rows) & F_TIMELINE) != 0)
     if len(several):
-        receives = np.flatnonzero(table["code"] == RECEIVED)
+        receives = nonzero(table["code"] == RECEIVED)
         keys, key = table["key"][receives], live.key[rows[several]]
         at = keys.searchsorted(key)
         known = at < len(keys)

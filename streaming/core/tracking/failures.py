@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RECEIVED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import T_FAILED
@@ -32,10 +32,10 @@ def count_failures(state: ShardState, now: int, settings: Settings) -> None:
     rows = state.rows
     if not rows.has("last_received"):
         return
-    received = np.flatnonzero(rows["last_received"] > 0)
+    received = nonzero(rows["last_received"] > 0)
     failed = _failed_deliveries(state, received, now, settings)
     counted = rows.at("failures", received)
-    changed = np.flatnonzero(failed != counted)
+    changed = nonzero(failed != counted)
     if not len(changed):
         return
     hit, before, after = received[changed], counted[changed], failed[changed]
@@ -67,13 +67,13 @@ def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) 
     rows = state.rows
     received = rows.at("last_received", hit)
     timeline = (rows.at("flags", hit) & F_TIMELINE) != 0
-    single = np.flatnonzero(~timeline)
+    single = nonzero(~timeline)
     _blame(state, rows.at("consumer", hit[single]), more[single], received[single])
-    several = np.flatnonzero(timeline)
+    several = nonzero(timeline)
     if not len(several):
         return
     table = state.attempts
-    receives = np.flatnonzero(table["code"] == RECEIVED)
+    receives = nonzero(table["code"] == RECEIVED)
     if not len(receives):
         return
     keys, key = table["key"][receives], rows.key[hit[several]]

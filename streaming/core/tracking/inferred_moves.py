@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RELEASED
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import Settings
@@ -61,7 +61,7 @@ def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
     if not suspects.any():
         return False
     # Few messages are received as often as the lowest limit.
-    candidates = np.flatnonzero((rows["receive_count"] >= limits[limits > 0].min()) & (rows["ended"] == 0))
+    candidates = nonzero((rows["receive_count"] >= limits[limits > 0].min()) & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
     used_up = rows.at("receive_count", candidates) >= limits[queue]
     candidates = candidates[used_up & suspects[queue]]
@@ -74,7 +74,7 @@ def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
     kept_order = state.queues.keeps_order(settings)[queue] & (group >= 0) & (rows.at("window_code", candidates) != RELEASED)
     followed = kept_order & (np.append(state.groups.time, 0)[group] > over)
     moved: list[tuple[QueueRow, Array, Array]] = []
-    for in_queue in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
+    for in_queue in np.split(np.arange(len(queue)), nonzero(np.diff(queue)) + 1):
         record = state.queues[int(queue[in_queue[0]])]
         wait_ms = max(2 * min(visibility_ms(record, settings), 3_600_000), 60_000)
         # The broker's counts give the same answer for all messages whose windows ended between two of them.
@@ -138,7 +138,7 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
 
 def _copy_texts(state: ShardState, here: Array, texts: Array) -> None:
     """Give new rows their own ids: a text belongs to one row."""
-    with_text = np.flatnonzero(texts >= 0)
+    with_text = nonzero(texts >= 0)
     if len(with_text):
         copied = state.texts.take(pa.array(texts[with_text]))
         state.rows.put("text", here[with_text], (len(state.texts) + np.arange(len(with_text))).astype(np.int32))

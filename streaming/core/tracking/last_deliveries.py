@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queue_row import QueueRow
@@ -47,7 +47,7 @@ def end_last_deliveries(state: ShardState, now: int, settings: Settings) -> None
     if not last.any():
         return
     last = np.where(last > 0, last, np.iinfo(np.int64).max)
-    hit = np.flatnonzero((rows["ended"] == 0) & (rows["window_code"] > 0) & (rows["receive_count"] >= last[rows["queue"]]))
+    hit = nonzero((rows["ended"] == 0) & (rows["window_code"] > 0) & (rows["receive_count"] >= last[rows["queue"]]))
     arrived, limit = rows.at("arrived", hit) > 0, last[rows.at("queue", hit)]
     hit = hit[np.where(arrived, _was_last_seen(rows.at("seen", hit), limit), rows.at("receive_count", hit) == limit)]
     for number in np.unique(rows.at("queue", hit)).tolist():
@@ -64,7 +64,7 @@ def _end_given_back(state: ShardState, now: int, settings: Settings) -> None:
     assumed = (queues.limit("last_delivery", settings) > 0) & (queues.limit("max_receive_count", settings) == 0)
     if not assumed.any():
         return
-    hit = np.flatnonzero((rows["ended"] == 0) & (rows["window_code"] == RELEASED) & assumed[rows["queue"]])
+    hit = nonzero((rows["ended"] == 0) & (rows["window_code"] == RELEASED) & assumed[rows["queue"]])
     hit = hit[rows.at("arrived", hit) == 0]
     over = window_ends(state, settings, hit)
     gone = over + UNKNOWN_WAIT_MS <= now

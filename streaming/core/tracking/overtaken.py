@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.sequences import SEQUENCE_NUMBER
 from streaming.core.settings import Settings
 from streaming.core.state.queues import T_RECONCILED
@@ -53,7 +53,7 @@ def drop_overtaken(state: ShardState, now: int, settings: Settings) -> None:
         return
     # Whether dead letters keep the positions of their source is not known.
     concerned = queues.keeps_order(settings) & (queues.limit("blocks_groups", settings) > 0) & ~queues.column("dead_letter")
-    hit = np.flatnonzero(concerned[rows["queue"]] & (rows["ended"] == 0) & (rows["group"] >= 0))
+    hit = nonzero(concerned[rows["queue"]] & (rows["ended"] == 0) & (rows["group"] >= 0))
     group = rows.at("group", hit)
     before = _is_after(groups.reached_hi[group], groups.reached_lo[group], rows.at("seq_hi", hit), rows.at("seq_lo", hit))
     before &= rows.at("seq_kind", hit) == SEQUENCE_NUMBER

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import DEAD_LETTERED, REDRIVEN_IN
 from streaming.core.state.queues import T_ARRIVED
 from streaming.core.state.rows import F_PLACEHOLDER, F_REDRIVEN, keys_of
@@ -28,7 +28,7 @@ def replace_placeholders(state: ShardState, columns: dict[str, Array], late: Arr
     if not state.rows.has("arrived"):
         return
     code = columns["code"]
-    shows = np.flatnonzero(((code == DEAD_LETTERED) | (code == REDRIVEN_IN)) & (columns["peer"] >= 0) & ~late)
+    shows = nonzero(((code == DEAD_LETTERED) | (code == REDRIVEN_IN)) & (columns["peer"] >= 0) & ~late)
     if not len(shows):
         return
     hashes = state.queues.hashes[columns["peer"][shows]]

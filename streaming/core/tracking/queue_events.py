@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import Events
 from streaming.core.events.late import is_late
 from streaming.core.events.queue_events import (
@@ -151,7 +151,7 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
     order = np.lexsort((states["at"], numbers))
     number, attributes, at = numbers[order], states["attributes"][order], states["at"][order]
     # A report that repeats the one before it only has a later time.
-    first = np.flatnonzero(run_starts(number, attributes))
+    first = nonzero(run_starts(number, attributes))
     end = np.append(first[1:], len(at))
     number, attributes = number[first], attributes[first]
     windows: set[int] = set()
@@ -170,7 +170,7 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
 
 def _rounds(numbers: Array) -> Iterator[Array]:
     """Yield the indices of the first of each queue, then those of the second, and so on; `numbers` ascend."""
-    first = np.flatnonzero(run_starts(numbers))
+    first = nonzero(run_starts(numbers))
     turn = np.arange(len(numbers)) - np.repeat(first, np.diff(np.append(first, len(numbers))))
     yield from np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.settings import LONGEST_UNHEARD_S, Settings
 from streaming.core.state.queues import (
     NEVER,
@@ -27,6 +27,8 @@ def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
     A message that was delivered after that is still there, so its retention is longer than the one known, which is often assumed:
     it is kept for as long again.
     """
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
     live = state.rows
     queue, base = live.at("queue", rows), live.at("sent", rows)
     if live.has("arrived"):
@@ -47,7 +49,9 @@ def run_out(state: ShardState, now: int, settings: Settings) -> None:
     old = rows["sent"] + shortest <= now
     if rows.has("arrived"):
         old |= rows["arrived"] > 0
-    hit = np.flatnonzero(old & (rows["ended"] == 0))
+    hit = nonzero(old & (rows["ended"] == 0))
+    if not len(hit):
+        return
     expires = expiry(state, hit, settings)
     over = expires <= now
     end(state, hit[over], expires[over], F_EXPIRED, T_EXPIRED)
@@ -59,6 +63,8 @@ def _forget_unheard(state: ShardState, kept: Array, now: int) -> None:
 
     Where the broker's counts are reported they stay, as old dead letters do: the counts show when they are gone.
     """
+    if not len(kept):
+        return
     forgotten_at = last_heard(state, kept) + LONGEST_UNHEARD_MS
     counted = state.queues.column("counted_at")[state.rows.at("queue", kept)] + LONGEST_UNHEARD_MS > now
     over = (forgotten_at <= now) & ~counted

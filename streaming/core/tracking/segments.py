@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, run_starts
+from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.state.state import ShardState
 
 
@@ -31,7 +31,7 @@ class Segments:
 
     def firsts(self, mask: Array) -> Array:
         """Return the mask of each message's first event among those in `mask`."""
-        where = np.flatnonzero(mask)
+        where = nonzero(mask)
         out = np.zeros(len(mask), dtype=bool)
         segment = self.of_event[where]
         if len(where):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_RECONCILED,
@@ -54,7 +55,7 @@ def _purge(state: ShardState) -> None:
         return
     rows = state.rows
     at = purged[rows["queue"]]
-    hit = np.flatnonzero((at > 0) & (rows["ended"] == 0) & (rows["sent"] <= at) & (rows["last_received"] <= at))
+    hit = nonzero((at > 0) & (rows["ended"] == 0) & (rows["sent"] <= at) & (rows["last_received"] <= at))
     # A dead letter keeps its send time: it may have been sent before the purge and have arrived after it.
     hit = hit[rows.at("arrived", hit) <= at[hit]]
     end(state, hit, at[hit], F_PURGED)
@@ -72,7 +73,7 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
     until = np.where(long_empty, until, 0)
     counts_delayed = queues.column("counted_delayed") >= 0
     rows = state.rows
-    candidates = np.flatnonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
+    candidates = nonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
     heard = last_heard(state, candidates)
     # Where the broker does not count delayed messages, a delayed message may well still exist.
@@ -93,7 +94,7 @@ def _drop_uncounted(state: ShardState, settings: Settings) -> None:
     visible_by = np.where(left_out, 0, queues.column("without_visible_from") - COUNT_LAG_MS)
     if not (visible_by > 0).any():
         return
-    hit = np.flatnonzero((rows["ended"] == 0) & (rows["sent"] <= visible_by[rows["queue"]]))
+    hit = nonzero((rows["ended"] == 0) & (rows["sent"] <= visible_by[rows["queue"]]))
     by_default = (rows.at("flags", hit) & F_WINDOW_DEFAULT) != 0
     hit = hit[~by_default | (queues.limit("visibility_known", settings)[rows.at("queue", hit)] > 0)]
     queue, until = rows.at("queue", hit), queues.column("without_visible_until")
@@ -115,5 +116,5 @@ def _notice(state: ShardState, now: int) -> None:
     if rows.has("arrived"):
         hit.append(("arrived_noticed", rows["arrived"] > 0))
     for column, happened in hit:
-        at = np.flatnonzero(happened)
+        at = nonzero(happened)
         rows.put(column, at[rows.at(column, at) == 0], now)

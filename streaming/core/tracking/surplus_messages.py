@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import id_hash
 from streaming.core.state.rows import F_SENT, F_TOUCHED
 from streaming.core.state.state import ShardState
@@ -39,7 +39,7 @@ def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     flags = rows["flags"]
     only_sent = (rows["ended"] == 0) & ((flags & np.uint32(F_SENT | F_TOUCHED)) == F_SENT)
     since = np.maximum(rows["sent"], rows["delay"])
-    hit = np.flatnonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - COUNT_LAG_MS))
+    hit = nonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - COUNT_LAG_MS))
     if not len(hit):
         return none, none
     bucket = queue[hit].astype(np.int64) * BUCKETS + (id_hash(rows.at("hi", hit), rows.at("lo", hit)) % BUCKETS).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import DEAD_LETTERED, PRIMARY, Events
 from streaming.core.events.moves import with_targets
 from streaming.core.settings import QueueName, Settings
@@ -28,7 +28,7 @@ def name_targets(state: ShardState, events: Events, settings: Settings) -> Event
     Not those from or to an ordered queue, whose messages are in another shard: see `add_unnamed_dead_letters`.
     """
     columns = events.columns
-    hit = np.flatnonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & PRIMARY) != 0) & (columns["peer"] < 0))
+    hit = nonzero((columns["code"] == DEAD_LETTERED) & ((columns["flags"] & PRIMARY) != 0) & (columns["peer"] < 0))
     if not len(hit):
         return events
     sources = {queue: state.queue_number(events.queues[queue]) for queue in np.unique(columns["queue"][hit]).tolist()}
@@ -45,7 +45,9 @@ def name_targets(state: ShardState, events: Events, settings: Settings) -> Event
 def add_unnamed_dead_letters(state: ShardState, settings: Settings) -> None:
     """Add the dead letters of the other reported moves, once their dead-letter queue is known, as those of inferred moves."""
     rows = state.rows
-    hit = np.flatnonzero((rows["flags"] & np.uint32(F_TARGET_UNNAMED)) != 0)
+    hit = nonzero((rows["flags"] & np.uint32(F_TARGET_UNNAMED)) != 0)
+    if not len(hit):
+        return
     hit = hit[(rows.at("ended", hit) > 0) & ~forgotten(state, rows.at("ended", hit), settings)]
     moved: list[tuple[int, Array, Array]] = []
     for source in np.unique(rows.at("queue", hit)).tolist():

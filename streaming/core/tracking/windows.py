@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
@@ -104,7 +104,7 @@ def window_ends(state: ShardState, settings: Settings, chosen: Array | None = No
         return rows[name] if chosen is None else rows.at(name, chosen)
 
     end = values("window_end")
-    by_default = np.flatnonzero(values("flags") & F_WINDOW_DEFAULT)
+    by_default = nonzero(values("flags") & F_WINDOW_DEFAULT)
     if len(by_default):
         end = end.copy()
         end[by_default] = default_ends(state, values("queue")[by_default], values("window_at")[by_default], settings)
@@ -117,7 +117,7 @@ def default_ends(state: ShardState, queue: Array, at: Array, settings: Settings)
     changed_at = state.queues.timeouts_changed_at()
     latest = changed_at.max(initial=0)
     if latest:
-        early = np.flatnonzero(at < latest)
+        early = nonzero(at < latest)
         early = early[at[early] < changed_at[queue[early]]]
         window[early] = state.queues.column("timeout_before_ms")[queue[early]]
     ends: Array = np.minimum(at + window, NEVER)

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.judge.window import Ints, Window
 
 COUNT_ERROR_RATIO = 0.05
@@ -29,14 +30,14 @@ def settlement_bound(past: Window, established_since: int, *, minus: int, exact:
     `exact`: the counts have proved to be neither late nor approximate.
     """
     at = past["counted_at"]
-    rows = np.flatnonzero((at > 0) & (at >= established_since))
+    rows = nonzero((at > 0) & (at >= established_since))
     if not len(rows):
         return None
     counted = _smallest(past, rows, exact=exact)
     # Ends since the count, taken from the sample before it, which can only overestimate them.
     before = np.maximum(np.searchsorted(past.at, at[rows] if exact else at[rows] - NEIGHBOUR_MS, side="right") - 1, 0)
     gone = past["departed"][-1] - past["departed"][before]
-    left = np.flatnonzero(counted - gone - minus > 0)
+    left = nonzero(counted - gone - minus > 0)
     return int(at[rows[left[0]]]) if len(left) else None
 
 
@@ -55,7 +56,7 @@ def send_bound(past: Window, counted: int, established_since: int, *, exact: boo
         return None
     since = sent[-1] - sent
     # The first sample since which fewer than that were sent: the oldest of them was sent before it.
-    younger = np.flatnonzero(since < counted)
+    younger = nonzero(since < counted)
     if not len(younger):
         return None
     at = int(past.at[younger[0]])

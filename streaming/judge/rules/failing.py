@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
@@ -247,8 +248,8 @@ def _began(c: Context) -> int:
     failed, deleted = c.recent["failed"], c.recent["deleted"]
     if len(c.recent) < 2:
         return c.now
-    finishing = np.flatnonzero(np.diff(deleted) > 0)
-    failing = np.flatnonzero(np.diff(failed) > 0)
+    finishing = nonzero(np.diff(deleted) > 0)
+    failing = nonzero(np.diff(failed) > 0)
     if not len(failing):
         return c.now
     first_failure = int(c.recent.at[failing[0]])

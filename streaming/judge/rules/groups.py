@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.reporting.report import HeldBy, StuckGroup
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
@@ -137,7 +138,7 @@ def _was_cut_off(c: Context) -> bool:
     if not len(c.recent) or not counted_at[-1]:
         return False
     totals = c.recent["sent"] + c.recent["received"] + c.recent["departed"]
-    heard = np.flatnonzero((np.diff(totals) != 0) | (np.diff(counted_at) != 0)) + 1
+    heard = nonzero((np.diff(totals) != 0) | (np.diff(counted_at) != 0)) + 1
     times = np.concatenate([c.recent.at[:1], c.recent.at[heard]])
     silences = np.diff(times) >= CUT_OFF_MS
     return bool((silences & (times[1:] >= c.now - LOSSES_SHOW_MS)).any())

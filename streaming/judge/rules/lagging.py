@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from streaming.core.columns import nonzero
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, per_second, plural, seconds, work_time
@@ -187,7 +186,7 @@ def _growth(c: Context) -> tuple[float, float, float]:
     """
     window = c.recent.since(c.now - WINDOW_MS)
     oldest = window["oldest_visible_at"]
-    known = np.flatnonzero(oldest > 0)
+    known = nonzero(oldest > 0)
     if c.basis != "messages" or len(known) < 2:
         return 1.0, 1.0, 1.0
     # Read late, messages seem to wait that were deleted: the time until which events had been read counts.

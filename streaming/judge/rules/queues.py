@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
@@ -141,7 +142,7 @@ def _longest_pause_ms(c: Context) -> int:
     """
     past = c.past.since(c.now - SCHEDULE_MS)
     # Messages that expire depart as well, with no consumer there.
-    grew = np.flatnonzero(np.diff(past["deleted"]) > 0)
+    grew = nonzero(np.diff(past["deleted"]) > 0)
     if not len(grew):
         return 0
     begin, end = past.at[grew[:-1] + 1], past.at[grew[1:]]
@@ -164,7 +165,7 @@ def _longest_pause_ms(c: Context) -> int:
 
 def _waiting_since(at: Ints, waited: Bools) -> int:
     """Return the first of the last samples in which messages waited without a break; the last one if they do not wait."""
-    empty = np.flatnonzero(~waited)
+    empty = nonzero(~waited)
     return int(at[min(int(empty[-1]) + 1, len(at) - 1)] if len(empty) else at[0])
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
@@ -126,7 +127,7 @@ def _expected(c: Context) -> Expected | None:
         return None
     past = c.past
     came = past[field]
-    steps = np.flatnonzero(np.diff(came) > 0)
+    steps = nonzero(np.diff(came) > 0)
     if not len(steps):
         return None
     last_at = max(int(past.at[steps[-1] + 1]), _unreported_at(c))

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from streaming.core.columns import nonzero
 from streaming.core.state.queues import Depth
 from streaming.judge.context import Context
 from streaming.judge.history import History
@@ -103,7 +104,7 @@ def flows_not_ok(history: History, queues: Ints, now: int) -> Bools:
         return np.ones(len(queues), dtype=bool)
     not_ok: Bools = (values("present", [0])[0] == 0) | _may_be_slow(at, history.read_until(at), values)
     # Most are well by a few of the samples: all of them are read only for the others.
-    slow = np.flatnonzero(not_ok)
+    slow = nonzero(not_ok)
     if not len(slow):
         return not_ok
     at, values = history.stretch(now - WINDOW_MS, queues[slow])
