@@ -10,14 +10,14 @@ Where very many queues are due only for a refresh (a count to compare, a bound t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES
+from streaming.core.reporting.queue_columns import INTEGERS
 from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView
 from streaming.judge.window import Bools, Ints
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _REPORTED_AT = ("last_event_at", "last_state_at", "counted_at", "visible_counted_at")
 """When each queue was last reported on: the only columns that a count equal to the previous one changes."""
-_COMPARED = tuple(
-    name for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED) if name != "age_sum_ms" and name not in _REPORTED_AT
-)
+_REPORTED_ROWS = [INTEGERS.index(name) for name in _REPORTED_AT]
+_COMPARED_ROWS = [row for row, name in enumerate(INTEGERS) if name != "age_sum_ms" and name not in _REPORTED_AT]
+"""The rows of the other integers, except the one that changes in every step."""
 
 
 FOLDED = ("groups", "consumers", "messages")
@@ -76,9 +76,12 @@ class EvaluationSchedule:
         else:
             changed = [np.ones(values.shape, dtype=bool) for values in columns]
         self._before = columns
-        reported, otherwise = (_any(changed[some]) for some in (slice(len(_REPORTED_AT)), slice(len(_REPORTED_AT), None)))
-        configured = np.append(changed[_ATTRIBUTES], False)
-        due: Bools = new | otherwise | (self._next_evaluation_at <= now) | configured[self._siblings]
+        integers, attributes, groups, *tables = changed
+        reported, otherwise = (integers.T[rows].any(axis=0) for rows in (_REPORTED_ROWS, _COMPARED_ROWS))
+        for table in tables:
+            otherwise |= table.any(axis=1)
+        configured = np.append(attributes, False)
+        due: Bools = new | otherwise | attributes | groups | (self._next_evaluation_at <= now) | configured[self._siblings]
         for name in besides:
             place = queues.place(name)
             if place is not None:
@@ -90,7 +93,7 @@ class EvaluationSchedule:
 
     def _refreshed_now(self) -> Ints:
         """Return the queues to refresh in this step."""
-        waiting = np.flatnonzero(self._due_for_refresh)
+        waiting = nonzero(self._due_for_refresh)
         if len(waiting) > REFRESHED_AT_ONCE:
             waiting = waiting[np.argpartition(self._judged_at[waiting], REFRESHED_AT_ONCE)[:REFRESHED_AT_ONCE]]
         return waiting
@@ -166,15 +169,6 @@ def _backlog(known: Knowledge) -> tuple[float, float]:
 
 
 def _columns(queues: MergedQueues) -> list[Ints]:
-    """Return all numbers of each queue, a row per queue, except those that change in every step."""
-    columns = [queues.columns[name] for name in _REPORTED_AT]
-    columns += [queues.attribute_digest, queues.group_digest, *(queues.columns[name] for name in _COMPARED)]
-    return [*columns, queues.totals, queues.oldest, queues.oldest_but_used_up]
-
-
-_ATTRIBUTES = len(_REPORTED_AT)
-
-
-def _any(changed: Sequence[Bools]) -> Bools:
-    found: Bools = np.logical_or.reduce([values if values.ndim == 1 else values.any(axis=1) for values in changed])
-    return found
+    """Return all numbers of each queue, a row per queue."""
+    digests = (queues.attribute_digest, queues.group_digest)
+    return [queues.integers.T, *digests, queues.flags.T, queues.totals, queues.oldest, queues.oldest_but_used_up]

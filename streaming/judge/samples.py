@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.queue_columns import COUNTS
+from streaming.core.reporting.queue_columns import COUNTS, INTEGERS
 from streaming.core.state.queues import ENDS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
+_STATES = ("visible", "in_flight", "delayed")
+_READ = [INTEGERS.index(name) for name in (*_STATES, *COUNTS)]
+_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in _STATES), *COUNTS)]
 _SETTLED_FROM = [TOTALS.index(name) for name in ENDS]
 
 
@@ -19,18 +22,18 @@ def sample_table(queues: MergedQueues, places: Ints) -> Ints:
     """Return a row of FIELDS for each of the queues at `places`."""
     table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
     totals = queues.totals[places]
-    column = {name: queues.columns[name][places] for name in ("visible", "in_flight", "delayed")}
+    integers = queues.integers[_READ][:, places]
+    states = integers[: len(_STATES)]
     table[:, _SAME_TO] = totals[:, _SAME_FROM]
+    table[:, _READ_TO] = integers.T
     reconciled, found_later = (totals[:, TOTALS.index(name)] for name in ("reconciled", "found_later"))
     ended = totals[:, _SETTLED_FROM].sum(axis=1)
     oldest = queues.oldest[places, 1]
     for name, values in (
         ("settled", ended - found_later),
         ("departed", ended - reconciled),
-        *((f"tracked_{state}", values) for state, values in column.items()),
-        ("oldest_visible_at", np.where((column["visible"] > 0) & (oldest < NEVER), oldest, 0)),
-        *((name, queues.columns[name][places]) for name in COUNTS),
-        ("unsettled", column["visible"] + column["in_flight"] + column["delayed"]),
+        ("oldest_visible_at", np.where((states[0] > 0) & (oldest < NEVER), oldest, 0)),
+        ("unsettled", states.sum(axis=0)),
         ("present", 1),
     ):
         table[:, COLUMN[name]] = values

@@ -17,7 +17,7 @@ from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.listings import Listings, ShardRows
 from streaming.core.reporting.message_columns import Listed
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, NUMBERS, REPORTED, TIMES, QueueColumns
+from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, QueueColumns
 from streaming.core.reporting.report import (
     AGE_BUCKETS_S,
     AGE_SCOPES,
@@ -64,10 +64,19 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         places = _places(tuple(shard.names for shard in shards))
         self.names, self._index, self._places = places
         n = len(self.names)
-        self.columns: dict[str, Array] = {}
-        """Columns by name of NUMBERS, FLAGS, TIMES, COUNTS and REPORTED."""
-        for name in (*NUMBERS, *FLAGS, *TIMES, *COUNTS, *REPORTED):
-            self.columns[name] = self._combined(name, n)
+        self.integers: Array = np.empty((len(INTEGERS), n), dtype=np.int64)
+        """A row for each of INTEGERS, with a value per queue…"""
+        self.flags: Array = np.empty((len(FLAGS), n), dtype=bool)
+        """…and one for each of FLAGS."""
+        self.columns: dict[str, Array] = dict(zip(INTEGERS, self.integers, strict=True))
+        """The same by name."""
+        self.columns |= zip(FLAGS, self.flags, strict=True)
+        if len(shards) == 1:
+            for name, values in self.columns.items():
+                values[self._places[0]] = shards[0].columns[name]
+        else:
+            for name, values in self.columns.items():
+                self._combine(name, values)
         self.totals = self._summed([shard.totals for shard in shards], len(TOTALS))
         """A column for each of TOTALS."""
         self.oldest = self._least([shard.oldest for shard in shards], len(AGE_SCOPES))
@@ -175,23 +184,17 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """Return the durations of some queues together."""
         return CountedDurations([(shard.durations, row) for place in places for shard, row in self._shard_rows.known(place)])
 
-    def _combined(self, name: str, n: int) -> Array:
+    def _combine(self, name: str, out: Array) -> None:
+        """Write one of the columns of several shards to `out`."""
         least, flag, added = name in MINIMA, name in FLAGS, name in SUMS
         # Some values are negative where nothing is known, so a maximum does not start at zero.
-        first = NEVER if least else 0 if added or flag else -NEVER
-        dtype = bool if flag else np.int64
-        if len(self._shards) == 1:
-            alone = np.empty(n, dtype=dtype)
-            alone[self._places[0]] = self._shards[0].columns[name]
-            return alone
-        out = np.full(n, first, dtype=dtype)
+        out[:] = NEVER if least else 0 if added or flag else -NEVER
         for shard, place in zip(self._shards, self._places, strict=True):
             values = shard.columns[name]
             if added:
                 out[place] += values
             else:
                 out[place] = np.minimum(out[place], values) if least else np.maximum(out[place], values)
-        return out
 
     def _summed(self, tables: Sequence[Array], width: int) -> Array:
         out = np.zeros((len(self.names), width), dtype=np.int64)

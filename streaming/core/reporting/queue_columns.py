@@ -20,6 +20,8 @@ NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
 TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
 COUNTS = ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
 """The table's columns that the judge needs from the broker's latest count."""
+INTEGERS = (*NUMBERS, *TIMES, *COUNTS, *REPORTED)
+"""All columns but FLAGS."""
 
 
 @dataclass(slots=True)

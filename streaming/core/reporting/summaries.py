@@ -10,9 +10,10 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.reporting.purges import merge_purges
-from streaming.core.reporting.queue_columns import NUMBERS, QueueColumns
+from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, QueueColumns
 from streaming.core.reporting.report import ConsumerResults, GroupReport, HeldBy, QueueSummary, TrackedAtCount
 from streaming.core.settings import Settings
+from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Depth
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settings) -> list[QueueSummary]:
     """Return everything reported about the queues at `places`."""
     chosen = np.array(places, dtype=np.int64)
-    columns = {name: values[chosen].tolist() for name, values in queues.columns.items()}
+    columns = dict(zip(INTEGERS, queues.integers[:, chosen].tolist(), strict=True))
+    columns |= zip(FLAGS, queues.flags[:, chosen].tolist(), strict=True)
     numbers = zip(*(columns[name] for name in NUMBERS), strict=True)
     summaries = [
         QueueSummary(
@@ -106,7 +108,7 @@ def _rows_of(columns: Sequence[Any], rows: Array) -> list[list[tuple[Any, ...]]]
 
 
 def _list(column: Any, at: Array) -> list[Any]:
-    values: list[Any] = column[at].tolist() if isinstance(column, np.ndarray) else column.take(at).to_pylist()
+    values: list[Any] = column[at].tolist() if isinstance(column, np.ndarray) else text_of(column, at).to_pylist()
     return values
 
 
