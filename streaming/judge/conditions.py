@@ -36,12 +36,18 @@ class Condition:
 
     def __init__(self, name: str, began: Callable[[Context], int | None]) -> None:
         self.name = name
-        self._since = once(lambda c: None if (at := began(c)) is None else c.memory.since.get(name, min(at, c.now)))
+        self._began = began
         functools.update_wrapper(self, began)
 
     def __call__(self, c: Context) -> int | None:
         """Return epoch milliseconds or None."""
-        return self._since(c)
+        # As with `once`: a queue has tens of conditions, and several rules ask for each.
+        results = c.computed
+        known = results.get(self, results)
+        if known is results:
+            at = self._began(c)
+            known = results[self] = None if at is None else c.memory.since.get(self.name, min(at, c.now))
+        return known  # type: ignore[no-any-return]
 
 
 class Conditions:
@@ -49,12 +55,17 @@ class Conditions:
 
     def __init__(self, name: str, began: Callable[[Context], Mapping[str, int]]) -> None:
         self.name = name
-        self._since = once(lambda c: {part: c.memory.since.get(self.key(part), min(at, c.now)) for part, at in began(c).items()})
+        self._began = began
         functools.update_wrapper(self, began)
 
     def __call__(self, c: Context) -> Mapping[str, int]:
         """Return part -> epoch milliseconds."""
-        return self._since(c)
+        results = c.computed
+        known = results.get(self, results)
+        if known is results:
+            parts = self._began(c).items()
+            known = results[self] = {part: c.memory.since.get(self.key(part), min(at, c.now)) for part, at in parts}
+        return known  # type: ignore[no-any-return]
 
     def key(self, part: str) -> str:
         """Return the name under which one part is remembered."""

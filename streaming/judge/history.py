@@ -229,15 +229,19 @@ class History:
 
         Those of a queue are together in memory: thousands of queues may be read one after the other.
         """
-        stored = np.zeros((len(samples), len(places)), dtype=self._rows.table.dtype)
+        rows = np.full((len(samples), len(places)), -1, dtype=np.int32)
         highest = places.max(initial=-1)
-        for i, sample in enumerate(samples if len(places) else ()):
+        for of_sample, sample in zip(rows, samples, strict=True):
             if highest < len(sample.rows):
-                # Without this mode, numpy copies once more.
-                self._rows.table.take(sample.rows[places], out=stored[i], mode="clip")
+                sample.rows.take(places, out=of_sample, mode="clip")
             else:
                 known = places < len(sample.rows)
-                stored[i, known] = self._rows.table[sample.rows[places[known]]]
+                of_sample[known] = sample.rows[places[known]]
+        table, unknown = self._rows.table, rows < 0
+        # Without this mode, numpy copies once more.
+        stored = table.take(rows, mode="clip") if len(table) else np.zeros(rows.shape, dtype=table.dtype)
+        if unknown.any():
+            stored[unknown] = 0
         times, values = [sample.at for sample in samples], read_rows(stored.swapaxes(0, 1))
         if self._now is not None:
             times.append(self._now[0])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from streaming.core.clock import record_future_events
+from streaming.core.columns import nonzero
 from streaming.core.reporting.merge import LOADED_TOGETHER, Merged
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
@@ -44,16 +45,16 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     clock = record_future_events(memory.clock, merged.events_total["ahead"], now)
     watcher = (*telemetry.telemetry_stale(merged, now, settings), *telemetry.clock_untrusted(clock, now, settings))
     present = _present(merged, now, settings)
-    places = np.flatnonzero(present)
+    places = nonzero(present)
     newest_at, delay_ms = _reading(memory, merged, now)
     memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
     due = _due(memory, merged, present, now) & present
-    evaluated = np.flatnonzero(due)
+    evaluated = nonzero(due)
     flows = _flows(memory, merged, evaluated, present, now)
     found, pending = _evaluate(memory, merged, evaluated.tolist(), flows, now, settings)
     # What fires about the other queues goes on: only reports end it, and it explains nothing and is not explained.
     findings = {finding.key: finding for finding in watcher} | found
-    vanished = np.flatnonzero(~present).tolist()
+    vanished = nonzero(~present).tolist()
     memory.queues.forget(queues.names[place] for place in vanished)
     for place in vanished:
         schedule.forget(place)
@@ -84,8 +85,10 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         folded=folded,
         aggregated_queues=AggregatedQueues(queues, views, memory.firing, settings) if settings.folds else (),
     )
-    memory = replace(memory, folded=folded, folded_now=folded_now, clock=clock)
-    return replace(memory, at=now, newest_event_at=newest_at, delay_ms=delay_ms), snapshot, changes
+    memory = replace(
+        memory, folded=folded, folded_now=folded_now, clock=clock, at=now, newest_event_at=newest_at, delay_ms=delay_ms
+    )
+    return memory, snapshot, changes
 
 
 def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
@@ -167,7 +170,7 @@ def _conclude(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName, Me
 def _flows_otherwise(memory: JudgeMemory, present: Bools, due: Bools, now: int) -> Bools:
     """Return which of the present queues that are not due were well and, by the flow of the last minutes, no longer are."""
     otherwise = np.zeros(len(present), dtype=bool)
-    places = np.flatnonzero(present & ~due & memory.schedule.by_flow())
+    places = nonzero(present & ~due & memory.schedule.by_flow())
     if not len(places):
         return otherwise
     otherwise[places] = flows_not_ok(memory.history, _rank(present)[places], now)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.settings import QueueName
 from streaming.judge.queue_memory import FLOATS, NUMBERS, QueueMemory
 
@@ -86,7 +86,7 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
     def failed_since(self, at: int) -> set[QueueName]:
         """Return the queues for which QueueFailing fired at `at` (epoch milliseconds) or later."""
         failed = self._numbers["failed_at"][: len(self._lists)]
-        rows = np.flatnonzero((failed > 0) & (failed >= at)).tolist()
+        rows = nonzero((failed > 0) & (failed >= at)).tolist()
         names = list(self._rows) if rows else []
         return {names[row] for row in rows}
 
