@@ -118,6 +118,25 @@ def test_a_loss_is_counted_no_longer_than_its_row_is_sure_to_be_kept() -> None:
         assert counted == [3 if 28_246 < end < 8_246 + LATENESS_MS else 0 for end in ends]
 
 
+def test_an_arrival_that_left_again_is_listed_no_longer_than_its_row_is_sure_to_be_kept() -> None:
+    """It is noticed late: only then is the queue known to be a dead-letter queue."""
+    about = {"message_id": "00000000-0000-4000-8000-000000000003"}
+    came = [
+        event("received", 1_000, "dead", receive_count=1, **about),
+        event("deleted", 2_000, "dead", **about),
+        event("queue_state", 20_000, "orders", attributes={"max_receive_count": 4, "dead_letter_queue": "dead"}),
+    ]
+    ends = range(STEP_MS, 15 * STEP_MS, STEP_MS)
+    steps = [
+        (end, [*(e for e in came if end - STEP_MS <= e["at"] - T0 < end), *_lives(2, at_ms=end - 200, prefix=end)])
+        for end in ends
+    ]
+    for fewest_tombstones in (1, NEVER_COMPACTED):
+        reports = run_steps(steps, Settings(lateness_ms=LATENESS_MS), fewest_tombstones=fewest_tombstones)
+        listed = [len(merged.arrivals) for merged in reports]
+        assert listed == [20_000 < end <= 2_000 + LATENESS_MS for end in ends]
+
+
 def test_a_failed_batch_reported_after_the_lateness_counts_no_retries() -> None:
     """The row of such a message may be gone, depending on how many others there are: so it counts as gone."""
     about = {"message_id": "id-1"}
