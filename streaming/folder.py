@@ -51,7 +51,7 @@ class LocalFolder:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         write_durably(self.path / name, content)
 
     def names(self) -> list[str]:
@@ -90,6 +90,20 @@ def write_durably(path: Path, content: bytes | memoryview) -> None:
         # On a full disk a partial file would take up space that others need.
         scratch.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, and those it is in, if it does not exist, so that not even a power cut removes it. Raises `OSError`."""
+    try:
+        path.mkdir()
+    except FileNotFoundError:
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+    except OSError:
+        if not path.is_dir():
+            raise
+        return
     sync_folder(path.parent)
 
 

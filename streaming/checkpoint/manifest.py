@@ -13,7 +13,7 @@ from typing import Final
 from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
-from streaming.folder import Folder, LocalFolder
+from streaming.folder import Folder, LocalFolder, make_folder
 from streaming.release import own_version
 
 NAME: Final = "queuewatch.json"
@@ -47,7 +47,7 @@ def locked(folder: Folder) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            folder.path.mkdir(parents=True, exist_ok=True)
+            make_folder(folder.path)
             handle = stack.enter_context((folder.path / _LOCK).open("w"))
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

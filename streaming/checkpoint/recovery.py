@@ -25,7 +25,7 @@ from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids, rewrite_spark_file
+from streaming.folder import LocalFolder, batch_ids, make_folder, rewrite_spark_file
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
@@ -89,7 +89,7 @@ def _drop_unreadable_plans(checkpoint: Path) -> None:
     for batch_id in batch_ids(LocalFolder(checkpoint / OFFSETS)):
         if batch_id > committed and not _is_whole(checkpoint / OFFSETS / str(batch_id)):
             aside = checkpoint / UNDONE / f"{batch_id:012d}-unreadable"
-            aside.mkdir(parents=True, exist_ok=True)
+            make_folder(aside)
             for name in (str(batch_id), f".{batch_id}.crc"):
                 if (checkpoint / OFFSETS / name).exists():
                     (checkpoint / OFFSETS / name).replace(aside / name)
@@ -196,7 +196,7 @@ def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
         (OFFSETS, batch_id + 1),
         (COMMITS, batch_id),
     ):
-        (aside / name).mkdir(parents=True, exist_ok=True)
+        make_folder(aside / name)
         if not (checkpoint / name).is_dir():
             continue
         for path in (checkpoint / name).iterdir():

@@ -18,7 +18,7 @@ from typing import ClassVar, Final, Protocol
 
 from streaming.core.columns import Buffer
 from streaming.core.state.state import Packed
-from streaming.folder import local_folder, write_durably
+from streaming.folder import local_folder, make_folder, write_durably
 
 FOLDER: Final = "shards"
 """Name of the folder in the checkpoint."""
@@ -228,7 +228,7 @@ def state_keeper(checkpoint: str, seeds: Mapping[int, tuple[StateFile, ...]] | N
     if local is None:
         return InlineState()
     folder = local.path / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return FileState(folder, seeds or {})
 
 

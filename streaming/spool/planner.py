@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from streaming.config.source import SpoolSource
-from streaming.folder import move_durably, sync_folder
+from streaming.folder import make_folder, move_durably, sync_folder
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.names import printable
@@ -207,7 +207,7 @@ class SpoolPlanner:
             path.unlink()
             return
         archive = Path(self.source.archive_folder)
-        archive.mkdir(parents=True, exist_ok=True)
+        make_folder(archive)
         move_durably(path, archive / name)
 
     def _log_once(self, name: str, event: str, error: OSError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,18 @@ def test_a_crash_never_leaves_new_content_with_the_old_checksum(tmp_path: Path, 
         rewrite_spark_file(folder, "7", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
     assert folder.read("7") == b"new"
+
+
+def test_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of each is flushed in the folder that it is in, before anything is written into it; existing ones cost nothing."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    folder = LocalFolder(tmp_path / "checkpoint" / "outbox" / "log")
+    folder.write("1", b"")
+    above = [tmp_path, tmp_path / "checkpoint", tmp_path / "checkpoint" / "outbox"]
+    assert synced[:3] == [str(path) for path in above]
+    folder.write("2", b"")
+    assert len(synced) == 3 + 2 * 2, "the file and its folder"
 
 
 def test_a_path_and_a_file_uri_are_the_same_folder(spark: SparkSession, tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def test_a_file_is_on_the_archive_s_disk_before_it_is_removed(tmp_path: Path, mo
     """The archive may be on another file system, to which nothing can be renamed; a power cut must not cost the file."""
     archive = tmp_path / "archive"
     inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(archive))
+    archive.mkdir()
     inbox.put("a.json")
     os.utime(inbox.folder / "a.json", (1_000, 1_000))
     inbox.names(0)
