@@ -25,7 +25,7 @@ from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids, make_folder, rewrite_spark_file
+from streaming.folder import LocalFolder, batch_ids, make_folder, rewrite_spark_file, sync_folder
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
@@ -188,7 +188,7 @@ def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
     """Move the files of later batches to `undone`. The offsets of the next batch stay, so that it reads the same records."""
     aside = checkpoint / UNDONE / f"{from_batch:012d}-to-{batch_id:012d}"
     shutil.rmtree(aside, ignore_errors=True)
-    # Move commits last: after an earlier crash, the checkpoint is examined and rolled back again.
+    # Move commits last: after an earlier crash or power cut, the checkpoint is examined and rolled back again.
     for name, keep in (
         (MEMORIES, batch_id),
         (VERSIONS, batch_id),
@@ -203,3 +203,6 @@ def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:
             number = path.name.removeprefix(".").split(".")[0]
             if number.isdigit() and int(number) > keep:
                 path.rename(aside / name / path.name)
+        # Moves in different folders may otherwise reach the disk in any order.
+        sync_folder(aside / name)
+        sync_folder(checkpoint / name)

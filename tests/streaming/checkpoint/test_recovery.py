@@ -87,6 +87,34 @@ def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Ca
     assert_nothing_is_lost(live)
 
 
+def test_the_commits_are_rolled_back_once_all_else_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power cut could leave files of later batches, and no commit that would have them rolled back."""
+    checkpoint = unpacked(NAMES[-1], tmp_path / "stored")
+    last = batch_ids(LocalFolder(checkpoint / "commits"))[-1]
+    (checkpoint / FOLDER / f"{last:012d}.json").write_bytes(b"{")
+    steps: list[str] = []
+    rename = os.rename
+
+    def moved(source: Path, target: Path) -> None:
+        steps.append(f"move from {source.parent.name}")
+        rename(source, target)
+
+    def synced(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        steps.append(f"sync {'undone ' if 'undone' in path.parts else ''}{path.name}")
+
+    monkeypatch.setattr(os, "rename", moved)
+    monkeypatch.setattr(os, "fsync", synced)
+    assert recover(checkpoint) is not None
+    moves = list(dict.fromkeys(step for step in steps if step.startswith("move")))
+    assert moves[-1] == "move from commits"
+    assert {"move from judge", "move from versions"} < set(moves)
+    for move in moves:
+        name = move.removeprefix("move from ")
+        ended = len(steps) - steps[::-1].index(move)
+        assert steps[ended : ended + 2] == [f"sync undone {name}", f"sync {name}"]
+
+
 def test_a_power_cut_that_empties_spark_s_last_logs_loses_nothing(live: Live) -> None:
     """On real Spark: it does not flush its logs, so that of a batch that has just begun, or ended, may be empty."""
     run_some_batches(live)
