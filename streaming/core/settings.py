@@ -24,6 +24,9 @@ class QueueName(NamedTuple):
         return QueueName(self.system, self.scope, queue)
 
 
+NAMES_KEPT = 1_000_000
+"""The number of queues whose configuration is remembered."""
+
 DEFAULT_VISIBILITY_S: Mapping[str, float] = {"aws_sqs": 30.0}
 """Visibility timeout of a queue that reports none. Systems not listed here hold a message until it is settled."""
 
@@ -139,6 +142,7 @@ class Settings:
     def fold_of(self, name: QueueName) -> FoldRule | None:
         """The entry that folds the queue with others, found once; None for a queue that is shown by itself."""
         if name not in self._fold_of:
+            _make_room(self._fold_of)
             self._fold_of[name] = next((fold for fold in self.folds if fold.matches(name)), None)
         return self._fold_of[name]
 
@@ -148,6 +152,7 @@ class Settings:
         if found is None:
             rule = self.rule(name)
             found = replace(self.defaults, **rule.thresholds) if rule else self.defaults
+            _make_room(self._resolved)
             self._resolved[name] = found
         return found
 
@@ -164,3 +169,9 @@ class Settings:
         if reported is False and name not in self.ordered_queues and (rule is None or rule.ordered is None):
             return False
         return self.is_ordered(name)
+
+
+def _make_room(by_name: dict[QueueName, Any]) -> None:
+    """Forget all names if there are very many: queues that come and go have ever new ones."""
+    if len(by_name) >= NAMES_KEPT:
+        by_name.clear()
