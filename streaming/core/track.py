@@ -57,4 +57,6 @@ def _newest(packet: Packet, now: int, settings: Settings) -> int:
     if settings.now_is_event_time:
         return now
     of_messages, of_queues = (times[times <= now] for times in (packet.events.columns["at"], packet.events.about_queues["at"]))
+    # Counts come straight from a collector. Events of messages may be far behind them (spooled, or in a slow topic), and must not
+    # all be late then. In a step without any, counts do advance time: where nothing else is reported, old state must go too.
     return int(of_messages.max(initial=0)) or int(of_queues.max(initial=0))
