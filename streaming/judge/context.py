@@ -227,8 +227,3 @@ def work_time(milliseconds: float) -> str:
 def per_second(rate: float) -> str:
     """Format a rate for a sentence: `0.0054`, `8.3`, `150`; no exponents."""
     return f"{rate:.2g}" if rate < 10 else f"{rate:.0f}"
-
-
-def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Format a count with its noun: `1 message`, `2 messages`. `nouns` is the plural where that does not end in a mere s."""
-    return f"{count} {noun if count == 1 else nouns or noun + 's'}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from streaming.judge.measures import slow_hold
+from streaming.judge.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +231,8 @@ def judge_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, no
     if alone_ms < (grace_ms if quiet_ms >= min_hold_ms else max(grace_ms, min_hold_ms)):
         return Verdict(False, False, None, "its client may yet leave or subscribe again")
     why = (
-        f"was removed holding {departed.returned} messages, {_seconds(quiet_ms)} after its last sign of life; its client "
-        f"is still connected {_seconds(alone_ms)} later and gets nothing"
+        f"was removed holding {plural(departed.returned, 'message')}, {_seconds(quiet_ms)} after its last sign of life; "
+        f"its client is still connected {_seconds(alone_ms)} later and gets nothing"
     )
     return Verdict(True, True, since_ms, why)
 

@@ -166,6 +166,7 @@ def test_dead_letters_that_are_left_expire_by_the_broker_s_count(at_first: int, 
     if fired:
         gone = fired[0].finding.evidence.get("may_be_gone", 0)
         assert gone == (fires_h or 0) - 73
+        assert " of dead-letter queue dead will be lost in " in fired[0].finding.evidence["summary"]
         assert ("message_id" in fired[0].finding.evidence) is (gone == 0)
 
 

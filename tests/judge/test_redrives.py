@@ -43,3 +43,12 @@ def test_a_failed_redrive_without_a_start_is_announced_once() -> None:
     """Whether it is another one is not known."""
     steps = [(at + 1_000, [report(at, status="FAILED", moved=0)]) for at in range(0, 6 * HOUR, HOUR)]
     assert seen(judged(steps), "RedriveFailed") == [(1_000, "firing")]
+
+
+@pytest.mark.parametrize(("moved", "words"), [(0, "after 0 messages:"), (1, "after 1 message:"), (2, "after 2 messages:")])
+@pytest.mark.parametrize(("status", "signal"), [("FAILED", "RedriveFailed"), ("RUNNING", "RedriveStalled")])
+def test_the_sentence_names_how_many_messages_were_moved(status: str, signal: SignalName, moved: int, words: str) -> None:
+    """In the singular where it is one."""
+    steps = [(at + 1_000, [report(at, status=status, moved=moved, started_at=T0)]) for at in range(0, 20 * MINUTE, MINUTE)]
+    (fired,) = [c.finding for c in judged(steps).changes if c.finding.key.signal == signal]
+    assert words in fired.evidence["summary"]

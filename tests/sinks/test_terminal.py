@@ -80,7 +80,7 @@ def test_a_sentence_has_a_second_line_if_the_height_allows() -> None:
     lines = picture(few, 80, 24)
     assert [line.rstrip() for line in lines[7:9]] == [
         "critical DeadLetterExpiring 21 h 30 min Message",
-        "         dead0000-aaaa-4bbb-8ccc-ddddeeeeffff of dead-letter queue orders-dlq i…",
+        "         dead0000-aaaa-4bbb-8ccc-ddddeeeeffff of dead-letter queue orders-dlq w…",
     ]
     assert len(lines) == 23
     assert [line.startswith(" ") for line in lines[7:]] == [False, True] * 7 + [False] * 2

@@ -13,7 +13,7 @@ from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.context import Context, duration, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
 from streaming.judge.measured import Measured, Near
 from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, consumer_marks, outcomes
@@ -238,8 +238,8 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
     if evidence["lost_or_dead_lettered_per_hour"]:
         leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
-        f"{lately.failed} of {plural(lately.ended, 'delivery', 'deliveries')} of {c.name.queue} that ended "
-        f"({lately.failed_ratio:.0%}) ended without a settlement, for {duration(c.now - since)} now. {who}{leave}."
+        f"{lately.failed_ratio:.0%} of {c.name.queue}'s deliveries have failed for {duration(c.now - since)} "
+        f"({lately.failed} of {lately.ended} ended without a settlement). {who}{leave}."
     )
 
 

@@ -12,11 +12,12 @@ from streaming.core.reporting.views import MessageView
 from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_dead_letter_queue
 from streaming.judge import measures
 from streaming.judge.conditions import once
-from streaming.judge.context import Context, duration, plural, seconds
+from streaming.judge.context import Context, duration, seconds
 from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
+from streaming.judge.words import plural
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
@@ -309,7 +310,7 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         evidence["may_be_gone"] = gone
         latest, others = " at the latest", f" {plural(gone, 'older message')} may be gone."
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name.queue} is lost in {duration(left.value)}{latest}: "
+        f"{which} of dead-letter queue {c.name.queue} will be lost in {duration(left.value)}{latest}: "
         f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}.{others}"
     )
     yield c.finding("DeadLetterExpiring", "critical", expires_at - int(left.limit), evidence)

@@ -8,6 +8,7 @@ from typing import Any
 from streaming.judge.conditions import conditions
 from streaming.judge.context import DAY_MS, Context, duration, seconds
 from streaming.judge.signals import Finding
+from streaming.judge.words import plural
 
 FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
@@ -47,7 +48,7 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
         "reason": reason,
         **_figures(task),
         "summary": (
-            f"The redrive of {c.name.queue}{_target(task)} failed after {_moved(task)} messages: {reason}. "
+            f"The redrive of {c.name.queue}{_target(task)} failed after {plural(_moved(task), 'message')}: {reason}. "
             "The others remain in the queue and keep ageing."
         ),
     }
@@ -65,7 +66,7 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
         "stalled_s": seconds(c.now - since),
         "summary": (
             f"The redrive of {c.name.queue}{_target(task)} has moved nothing for {duration(c.now - since)}, "
-            f"after {_moved(task)} messages: it still blocks further redrives."
+            f"after {plural(_moved(task), 'message')}: it still blocks further redrives."
         ),
     }
     yield c.finding("RedriveStalled", "warning", since, evidence)
