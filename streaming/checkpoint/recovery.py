@@ -124,7 +124,7 @@ def _look_at_seed(checkpoint: Path) -> None:
             file.read(checkpoint / STATES)
     except (StateDamaged, ValueError, KeyError, TypeError) as error:
         raise CheckpointMismatch(
-            f"what the checkpoint {checkpoint} is to begin with is damaged: {error}",
+            f"the initial state of checkpoint {checkpoint} is damaged: {error}",
             "Make it again from the old one: queuewatch state reshard",
         ) from error
 

@@ -154,7 +154,8 @@ def _start_java(conf: SparkConf) -> Any:
     except PySparkRuntimeError as error:
         raise RuntimeUnavailable(
             "Spark's Java process ended at its start",
-            "See its words above; spark.driver_memory may ask for more than there is, or spark.conf for something unknown",
+            "See Java's output above. Usual causes: spark.driver_memory exceeds the machine's memory, "
+            "or spark.conf has an unknown option",
         ) from error
 
 

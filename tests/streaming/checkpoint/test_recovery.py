@@ -14,7 +14,7 @@ import pytest
 import structlog
 from pyspark.sql import SparkSession
 
-from streaming.checkpoint import state_files
+from streaming.checkpoint import seed, state_files
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.spark_files import SparkFiles
 from streaming.checkpoint.versions import FOLDER, LedgerDamaged, ShardVersion, Version, VersionLedger
@@ -240,6 +240,13 @@ def test_a_checkpoint_without_any_intact_version_is_refused_with_a_fix(tmp_path:
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "3").write_text("v1\n{}")
     with pytest.raises(CheckpointMismatch, match=r"the judge's memory of batch 3: it is gone.*Restore a copy"):
+        recover(tmp_path)
+
+
+def test_a_new_checkpoint_whose_initial_state_is_damaged_is_refused_with_a_fix(tmp_path: Path) -> None:
+    """It is that of another checkpoint, which still has it."""
+    (tmp_path / seed.NAME).write_text("{half")
+    with pytest.raises(CheckpointMismatch, match=rf"^the initial state of checkpoint {tmp_path} is damaged: .*state reshard"):
         recover(tmp_path)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from streaming.config.service import SparkSection
@@ -123,6 +124,18 @@ def test_an_error_of_the_java_that_was_started_ahead_is_the_session_s(monkeypatc
     session.start_java_ahead(SparkSection(), with_kafka=False, log_level="ERROR")
     with pytest.raises(RuntimeUnavailable, match="no Java"):
         session.open_session(SparkSection(), app_name="test", with_kafka=False)
+
+
+def test_a_java_that_ends_at_its_start_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java itself has said why, in its own words."""
+
+    def end(*_: object, **__: object) -> None:
+        raise PySparkRuntimeError("Java gateway process exited before sending its port number.")
+
+    monkeypatch.setattr(session, "ensure_java", lambda: None)
+    monkeypatch.setattr(session, "launch_java", end)
+    with pytest.raises(RuntimeUnavailable, match=r"Java's output above\. .*exceeds the machine's memory.*an unknown option"):
+        session._start_java(session._java_conf(SparkSection(), with_kafka=False, log_level="ERROR"))
 
 
 def test_java_is_started_ahead_once(monkeypatch: pytest.MonkeyPatch) -> None:
