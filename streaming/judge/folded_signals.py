@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from streaming.core.reporting.merge import Merged
@@ -34,24 +35,25 @@ def fold_explained(
     failing: set[QueueName],
     pending: set[QueueName],
     before: dict[SignalKey, Finding],
-    recovered: set[QueueName],
+    failed_at: Mapping[QueueName, int],
     settings: Settings,
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
     `failing` queues fail, `pending` queues may be about to: their new findings are held back; those already announced (among
-    `before`) are not. `recovered` queues failed lately: their dead letters of that time stay explained until they end.
+    `before`) are not. `failed_at`: see `oldest_folded`; dead letters that arrived while their queue failed stay explained until
+    they end.
     """
-    if not failing and not pending and not recovered:
-        return findings
     several = {name for name in failing | pending if _failed_heads(name, merged) >= HEADS_TOGETHER}
-    sources = _by_dead_letter_queue(failing | pending | recovered, merged, settings)
+    sources = _by_dead_letter_queue(failing | pending | failed_at.keys(), merged, settings)
     out = {}
     for key, finding in findings.items():
         if key.signal == "DeadLetterArrived":
             causes = _sources_of(finding, sources)
             known = before.get(key)
-            if known is not None and known.folded is not None and not causes.isdisjoint(recovered):
+            # What shards no longer report is taken from what fires, where it is folded.
+            finding = replace(finding, folded=None)
+            if known is not None and known.folded and any(failed_at.get(name, 0) >= known.since_ms for name in causes):
                 out[key] = replace(finding, folded=known.folded)
                 continue
         elif key.signal in FOLDED_INTO["QueueFailing"] and _follows(finding, before.get(key), several):
@@ -64,6 +66,14 @@ def fold_explained(
         )
         out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out
+
+
+def oldest_folded(findings: Iterable[Finding]) -> int | None:
+    """Return the time of the first dead letter that is folded; None if none is.
+
+    Further arrivals keep it firing: it is folded by a failure that lasted until then or longer, however long ago that is.
+    """
+    return min((f.since_ms for f in findings if f.key.signal == "DeadLetterArrived" and f.folded), default=None)
 
 
 def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -> bool:

@@ -16,7 +16,7 @@ from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
 from streaming.judge.firing import NO_QUEUE
-from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held
+from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_held, oldest_folded
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measured import Measured, Near
@@ -61,8 +61,9 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     memory.queues.fail((key.queue_name for key in findings if key.signal == "QueueFailing"), now)
     # What is left of a failure drains before it is announced individually.
     failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
-    recovered = memory.queues.failed_since(now - FOLDED_AFTER_MS - int(settings.defaults.dead_letter_quiet_s * 1000))
-    findings = fold_explained(findings, merged, failed_lately, pending, memory.firing.findings, recovered, settings)
+    folded_from = oldest_folded(memory.firing)
+    failed_at = memory.queues.failed_since(folded_from) if folded_from is not None else {}
+    findings = fold_explained(findings, merged, set(failed_lately), pending, memory.firing.findings, failed_at, settings)
     judged = (queues.names[place] for place in (*evaluated.tolist(), *vanished))
     changes = memory.firing.update((NO_QUEUE, *judged, *memory.firing.forgotten(queues)), fold_held(findings), now)
     folded_now = schedule.folded(places)

@@ -83,12 +83,12 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
             self._numbers["failed_at"][row] = at
             self._blocks[row // ROWS_PER_BLOCK] = None
 
-    def failed_since(self, at: int) -> set[QueueName]:
-        """Return the queues for which QueueFailing fired at `at` (epoch milliseconds) or later."""
+    def failed_since(self, at: int) -> dict[QueueName, int]:
+        """Return the queues for which QueueFailing fired at `at` (epoch milliseconds) or later, and when it last did."""
         failed = self._numbers["failed_at"][: len(self._lists)]
         rows = nonzero((failed > 0) & (failed >= at)).tolist()
         names = list(self._rows) if rows else []
-        return {names[row] for row in rows}
+        return {names[row]: int(failed[row]) for row in rows}
 
     def to_bytes(self) -> bytes:
         """Serialize the names of queues and numbers as JSON, and the rows as compressed blocks."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.judge.signals import SignalChange
-from tests.contract.replaying import ev
+from tests.contract.replaying import ev, ms
 from tests.judge.driving import Judged, in_steps, judged
 
 pytestmark = pytest.mark.simulation
@@ -165,3 +165,28 @@ def test_dead_letters_of_a_failure_are_not_announced_when_it_is_over() -> None:
     (ended,) = [c.at_ms for c in found.changes if c.finding.key.signal == "QueueFailing" and c.status == "resolved"]
     arrived = [c for c in found.changes if c.finding.key.signal == "DeadLetterArrived" and c.status == "firing"]
     assert [c.finding.key.message_id for c in arrived if c.at_ms > ended and c.finding.announced] == ["a600"]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["straight", "restarted between any two steps"])
+def test_dead_letters_of_a_failure_stay_folded_while_later_ones_keep_them_firing(restart: bool) -> None:
+    """Another one every few minutes: those of the failure go on firing, folded.
+
+    Those after it are announced; the first of them, which may be left of it, two minutes after it ended.
+    """
+    state = ev("queue_state", 0, "a", attributes=SHARED)
+    well = [
+        ev(kind, at + n, "a", message_id=f"w{at}", **({"receive_count": 1, "consumer": "w-a"} if kind == "received" else {}))
+        for at in range(150, 1000)
+        for n, kind in ((0, "sent"), (0.2, "received"), (0.4, "deleted"))
+    ]
+    later = [e for at in (350, 450, 650, 850) for e in dying("a", at, at + 1)]
+    found = judged(
+        in_steps(sorted([state, *dying("a", 60, 150), *well, *later], key=lambda e: e["at"]), 20, 1000), restart=restart
+    )
+    (ended,) = [c.at_ms for c in found.changes if c.finding.key.signal == "QueueFailing" and c.status == "resolved"]
+    assert ms(360) < ended < ms(440)
+    arrived = [c for c in found.changes if c.finding.key.signal == "DeadLetterArrived" and c.status == "firing"]
+    announced = {c.finding.key.message_id: c.at_ms for c in arrived if c.at_ms > ended and c.finding.announced}
+    assert list(announced) == ["a450", "a650", "a850"]
+    assert ms(490) < announced["a450"] <= ended + 120_000
+    assert {f.key.message_id for f in found.firing("DeadLetterArrived") if f.folded} > {"a149", "a350"}

@@ -87,8 +87,8 @@ def test_failures_are_remembered_by_column() -> None:
     table.to_bytes()
     table.fail([name(1), name(2)], 5)
     table.fail([name(2)], 9)
-    assert table.failed_since(9) == {name(2)}
-    assert table.failed_since(0) == {name(1), name(2)}
+    assert table.failed_since(9) == {name(2): 9}
+    assert table.failed_since(0) == {name(1): 5, name(2): 9}
     assert MemoryTable.from_bytes(table.to_bytes())[name(2)].failed_at == 9
 
 
