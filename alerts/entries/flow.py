@@ -34,7 +34,7 @@ QUEUE_FAILING = Entry(
         "The PoisonMessage, DeadLetterArrived, BatchRetryStorm, WindowTooShort and SlowConsumer signals that it explains, "
         "GroupStuck where the heads of three or more groups failed, and QueueStalled with reason no_progress are folded into it "
         "until it ends. While several messages fail together, new PoisonMessage, DeadLetterArrived and GroupStuck signals are "
-        "held back for at most {failing_window_s}.",
+        "held back for at most {failing_window_s}, and again only after as long without such failures.",
     ),
     thresholds=("failing_ratio", "failing_window_s", "failing_min_deliveries"),
     severity="critical",

@@ -29,6 +29,8 @@ class QueueMemory:
     """What the broker's counts showed about the telemetry."""
     failed_at: int = 0
     """When QueueFailing last fired."""
+    pending_at: int = 0
+    """When QueueFailing last may have been about to fire."""
     basis: Basis = "unknown"
     basis_since: int = 0
     consumer_marks: list[ConsumerMark] = field(default_factory=list)

@@ -13,7 +13,7 @@ from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
 from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import connected_since, strategy_verdicts
-from streaming.judge.rules.failing import failing_since, outlived_since, pending_since
+from streaming.judge.rules.failing import failing_since, is_pending, outlived_since, pending_since
 from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, open_since, saturated_since
 from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.messages import counted_arrivals
@@ -97,5 +97,7 @@ def remember(c: Context) -> None:
     strategies = {key: found.memory for key, found in strategy_verdicts(c).items()}
     marks, arrivals, noisy, purges = consumer_marks(c), counted_arrivals(c), noisy_groups(c), recent_purges(c)
     memory = c.memory
+    pending_at = c.now if is_pending(c) else memory.pending_at
     memory.since, memory.strategies, memory.consumer_marks = since, strategies, marks
     memory.counted_arrivals, memory.noisy, memory.purges = arrivals, noisy, purges
+    memory.pending_at = pending_at

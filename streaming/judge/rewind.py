@@ -23,6 +23,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.evidence.arrived_at = min(queue.evidence.arrived_at, now)
         queue.consumer_marks = [mark for mark in queue.consumer_marks if mark.at <= now]
         queue.failed_at = min(queue.failed_at, now)
+        queue.pending_at = min(queue.pending_at, now)
         queue.basis_since = min(queue.basis_since, now)
         queue.counted_arrivals.since = min(queue.counted_arrivals.since, now)
         queue.counted_arrivals.at = min(queue.counted_arrivals.at, now)

@@ -81,11 +81,13 @@ class Finding:
 
     was_announced: bool = False
     """Whether it has been announced by itself since it began."""
+    held_back: bool = False
+    """Not reported yet: a signal that would explain it may be about to fire."""
 
     @property
     def announced(self) -> bool:
         """Whether it is announced by itself."""
-        return self.alerting and self.folded is None
+        return self.alerting and self.folded is None and not self.held_back
 
     @property
     def summary(self) -> str:

@@ -190,3 +190,33 @@ def test_dead_letters_of_a_failure_stay_folded_while_later_ones_keep_them_firing
     assert list(announced) == ["a450", "a650", "a850"]
     assert ms(490) < announced["a450"] <= ended + 120_000
     assert {f.key.message_id for f in found.firing("DeadLetterArrived") if f.folded} > {"a149", "a350"}
+
+
+def test_poison_messages_that_make_a_queue_seem_to_fail_again_and_again_are_announced() -> None:
+    """Six a minute fail three times within 12 s and are deleted; QueueFailing never fires. It is waited for once, five minutes.
+
+    Those that end meanwhile are logged, not announced: they are over. Nothing is folded into a signal that does not fire.
+    """
+    state = ev("queue_state", 0, "p", attributes={"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4})
+    events = [state]
+    for at in range(1200):
+        about = {"queue": "p", "message_id": f"w{at}"}
+        events += [ev("sent", at, **about), ev("received", at + 0.2, receive_count=1, consumer="w", **about)]
+        events.append(ev("deleted", at + 0.4, **about))
+    for at in range(60, 1140, 60):
+        for n in range(6):
+            about = {"queue": "p", "message_id": f"bad{at}-{n}"}
+            events.append(ev("sent", at, **about))
+            for receive in range(3):
+                got = ev("received", at + 1 + 5 * receive + n / 10, receive_count=receive + 1, consumer="w", **about)
+                events += [got, ev("released", at + 2 + 5 * receive + n / 10, consumer="w", **about)]
+            events.append(ev("deleted", at + 17, **about))
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, 1200), restart=True)
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+    poison = [c for c in found.changes if c.finding.key.signal == "PoisonMessage"]
+    assert not [c for c in poison if c.finding.folded]
+    begun = [c for c in poison if c.status == "firing"]
+    assert len(begun) == 18 * 6 == len([c for c in poison if c.status == "resolved"])
+    early = {c.finding.key.message_id for c in begun if not c.finding.announced}
+    assert early
+    assert all(c.finding.announced for c in begun if c.at_ms > ms(60 + 300 + 30))

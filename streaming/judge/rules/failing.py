@@ -115,20 +115,29 @@ def _restart_ms(c: Context) -> int:
 
 
 def failure_pending(memory: QueueMemory, now: int, thresholds: Thresholds) -> bool:
-    """Whether QueueFailing may be about to fire: the signals it would explain are held back, for at most its window."""
+    """Whether QueueFailing may be about to fire: the signals it would explain are held back, for at most its window.
+
+    They are held back again only after a whole window in which it was not about to fire.
+    """
     since = memory.since.get(pending_since.name)
-    return since is not None and now - since <= thresholds.failing_window_s * 1000
+    return memory.pending_at == now and since is not None and now - since <= thresholds.failing_window_s * 1000
 
 
 @condition("failing_making")
 def pending_since(c: Context) -> int | None:
-    """Several messages failed lately, and by then enough deliveries ended for QueueFailing."""
+    """QueueFailing may be about to fire, or was within its window: a few poison messages make it seem so again and again."""
+    window_ms = int(c.thresholds.failing_window_s * 1000)
+    return c.now if is_pending(c) or 0 < c.now - c.memory.pending_at <= window_ms else None
+
+
+@once
+def is_pending(c: Context) -> bool:
+    """Whether several messages failed lately, and by then enough deliveries ended for QueueFailing."""
     limits = c.thresholds
     if not c.summary.total("failed") or c.is_dead_letter_queue or not len(c.recent):
-        return None
+        return False
     whole = outcomes(c, int(limits.failing_window_s * 1000))
-    pending = whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in PENDING_MS)
-    return c.now if pending else None
+    return whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in PENDING_MS)
 
 
 def _fail_together(c: Context, span_ms: int) -> bool:
