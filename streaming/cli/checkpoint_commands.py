@@ -51,7 +51,7 @@ def inspected(checkpoint: Path) -> Iterator[str]:
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
         visible = summary.numbers["visible"]
         yield printable(f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}")
-    firing = sorted(stored.judge_memory().firing.reported(), key=lambda finding: -SEVERITY_RANK[finding.severity])
+    firing = sorted(stored.judge_memory().firing, key=lambda finding: -SEVERITY_RANK[finding.severity])
     yield f"firing      {count(len(firing), 'signal')}"
     for finding in firing:
         folded = f" (folded into {finding.folded})" if finding.folded else ""

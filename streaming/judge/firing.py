@@ -40,10 +40,6 @@ class FiringSignals:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings.values())
 
-    def reported(self) -> Iterator[Finding]:
-        """Yield those that are not held back."""
-        return (finding for finding in self if not finding.held_back)
-
     def of(self, name: QueueName) -> Mapping[SignalKey, Finding]:
         """Return what fires about one queue."""
         return self._by_queue.get(name, {})
@@ -62,8 +58,7 @@ class FiringSignals:
     def update(self, concerned: Iterable[QueueName], after: Mapping[SignalKey, Finding], now: int) -> list[SignalChange]:
         """Replace what fires about the queues of `concerned` by `after`; return the signals that began and those that ended.
 
-        A signal that continues keeps its start time and its place in the order. One that is held back begins when it no longer
-        is. One that ends while it is held back is logged, but not announced: it is over, and nothing explains it.
+        A signal that continues keeps its start time and its place in the order.
         """
         concerned = set(concerned)
         before = {key: finding for name in concerned for key, finding in self.of(name).items()}
@@ -71,9 +66,9 @@ class FiringSignals:
         for key, finding in after.items():
             known = before.get(key)
             announced = known is not None and known.was_announced
-            is_new = known is None or known.held_back
-            if not finding.held_back and (is_new or (finding.announced and not announced)):
-                # A finding folded or not alerting since it began, and no longer so, is now announced itself.
+            decided = known is not None and known.held_back and not finding.held_back
+            if known is None or decided or (finding.announced and not announced):
+                # Announced now, or what was held back is explained now.
                 changes.append(_change(now, "firing", finding))
             since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
             announced = announced or finding.announced
@@ -82,9 +77,6 @@ class FiringSignals:
             self._put(key, finding)
         for key, finding in before.items():
             if key not in after:
-                if finding.held_back:
-                    finding = replace(finding, held_back=False, alerting=False)
-                    changes.append(_change(now, "firing", finding))
                 changes.append(_change(now, "resolved", finding))
                 self._drop(key)
         self._note_changing(concerned)

@@ -76,16 +76,15 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
         made=schedule.views,
         settings=settings,
     )
-    firing = tuple(memory.firing.reported())
     snapshot = Snapshot(
         at_ms=now,
         queues=views,
-        firing=firing,
+        firing=tuple(memory.firing),
         events_total=dict(merged.events_total),
         invalid_total=dict(merged.invalid_total),
         collectors=dict(merged.collectors),
         folded=folded,
-        aggregated_queues=AggregatedQueues(queues, views, firing, settings) if settings.folds else (),
+        aggregated_queues=AggregatedQueues(queues, views, memory.firing, settings) if settings.folds else (),
     )
     memory = replace(
         memory, folded=folded, folded_now=folded_now, clock=clock, at=now, newest_event_at=newest_at, delay_ms=delay_ms
