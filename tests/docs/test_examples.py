@@ -83,6 +83,15 @@ def test_a_configuration_loads(example: Example, tmp_path: Path) -> None:
     load_config(file, {"QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD": "secret"} if "sasl_username" in example.text else {})
 
 
+@pytest.mark.parametrize(
+    "example", [e for e in _of("sh", "console") if "queuewatch run --config queuewatch.yaml" in e.text], ids=str
+)
+def test_the_configuration_of_a_service_is_shown_before_it_is_started(example: Example) -> None:
+    """Who follows the page has the file when the command names it."""
+    before = [e.text for e in _of("yaml") if e.page == example.page and e.line < example.line]
+    assert any("source" in yaml.safe_load(text) for text in before)
+
+
 @pytest.mark.parametrize("example", _of("python", "py"), ids=str)
 def test_python_compiles_and_finds_its_imports(example: Example) -> None:
     for node in ast.walk(ast.parse(example.text, filename=str(example))):
