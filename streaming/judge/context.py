@@ -83,7 +83,7 @@ class Context:
     """The broker's report on the queue's dead-letter queue; None where it has none, or none that is known."""
 
     def __post_init__(self) -> None:
-        # What is read of every queue. A cached property takes a lock, which takes longer than most of these.
+        # What is read of every queue. On Python 3.11 a cached property takes a lock, which takes longer than most of these.
         summary, settings, numbers = self.summary, self.settings, self.summary.numbers
         self.name = summary.name
         self.thresholds = settings.thresholds(summary.name)

@@ -34,7 +34,10 @@ def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def compactable_counts(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
-    """Return which counts are dropped: all before the one that holds at `keep_since` but the last two, the oldest of many."""
+    """Return the mask of counts to drop.
+
+    Those superseded before `keep_since`, except the last two, and the oldest beyond `MOST_COUNTS`.
+    """
     place = np.searchsorted(queues, owner)
     left = np.searchsorted(owner, queues, side="right")[place] - np.arange(len(owner))
     next_at = np.append(rows[1:, _AT], NEVER)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from streaming.core.state.queues import Depth
 
 PAUSES_KEPT = 100
-"""Of the latest pauses; consumers that come every quarter of an hour make 96 a day."""
+"""The most pauses kept, the latest ones: consumers that run every quarter of an hour pause 96 times a day."""
 CAUGHT_UP_RATIO = 0.5
 """Consumers came back to work if they reduced the backlog to this share: those that leave more may have failed again."""
 

@@ -70,6 +70,6 @@ RULES: tuple[Rule, ...] = (
     redrive.redrive_stalled,
     # 19. "Some settings cause trouble only on the day of the incident."
     config.queue_misconfigured,
-    # 20. "Whoever believes a monitor must know what it does not see."
+    # 20. "A monitor must say what it cannot see."
     telemetry.telemetry_partial,
 )

@@ -168,9 +168,17 @@ def test_what_the_next_batch_starts_from_is_kept(tmp_path: Path) -> None:
     assert ledger.files(8) is None
 
 
-def test_inline_state_has_nothing_to_prune() -> None:
-    """No folder is accessed."""
-    Pruner(InlineState(), 2).published(0, {0: [], 1: []})
+def test_inline_state_has_nothing_to_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder is touched: neither that of another checkpoint's states, nor the one in which the process runs."""
+    monkeypatch.chdir(tmp_path)
+    state_keeper(str(tmp_path)).keep(0, packed(b"of another checkpoint"))
+    (tmp_path / "notes").write_text("by hand")
+    before = sorted(tmp_path.rglob("*"))
+    pruner = Pruner(InlineState(), 2)
+    for batch in range(3 * VERSIONS_KEPT):
+        pruner.published(batch, {0: [], 1: []})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "notes").read_text() == "by hand"
 
 
 def test_a_shard_untouched_by_a_batch_keeps_its_file(tmp_path: Path) -> None:
