@@ -19,7 +19,11 @@ def scratch_for(checkpoint: Path) -> Iterator[Path]:
     name = hashlib.blake2b(str(checkpoint.absolute()).encode(), digest_size=6).hexdigest()
     folder = Path(tempfile.gettempdir(), f"queuewatch-spark-{name}")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        # Another user of the machine can guess the name. Spark takes classes and states from this folder.
+        folder = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     try:
         yield folder
     finally:

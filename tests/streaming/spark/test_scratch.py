@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -25,6 +26,27 @@ def test_files_of_a_killed_process_are_removed_by_the_next_one(tmp_path: Path, m
             assert list(again.iterdir()) == []
             assert (other / "blockmgr-2").is_dir()
         assert not folder.exists()
+
+
+@pytest.mark.parametrize("theirs", ["a link", "a folder", "a file"])
+def test_what_another_user_put_under_the_name_is_not_used(theirs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyone may create names in the folder for temporary files, and what others own cannot be removed from it."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    with scratch_for(tmp_path / "a") as guessed:
+        pass
+    (target := tmp_path / "theirs").mkdir()
+    if theirs == "a link":
+        guessed.symlink_to(target)
+    elif theirs == "a folder":
+        guessed.mkdir()
+        monkeypatch.setattr("shutil.rmtree", lambda path, **given: rmtree(path, **given) if path != guessed else None)
+    else:
+        guessed.touch()
+    with scratch_for(tmp_path / "a") as own:
+        assert own != guessed
+        assert not own.is_symlink()
+        assert own.stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in tmp_path.iterdir()} == {guessed.name, "theirs"}
 
 
 def test_spark_uses_the_scratch_folder_unless_another_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
