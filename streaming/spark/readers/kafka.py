@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from streaming.health.losses import ANSWER_WITHIN_MS
 
 _SAMPLED_PER_PARTITION: Final = 50
 _ASSUMED_RECORD_BYTES: Final = 8 * 1024
+_SAMPLED_WITHIN_S: Final = 5.0
 _FEWEST_RECORDS, _MOST_RECORDS = 100, 2_000_000
 
 # Few large fetches instead of many small ones: records of many events are large, records of one event are many.
@@ -151,8 +153,10 @@ def _sampled(consumer: Any, partitions: Sequence[TopicPartition], source: KafkaS
         return None
 
 
-def _record_bytes(consumer: Any, partitions: Sequence[TopicPartition]) -> float | None:
-    """Return the mean value size of the last few records of each partition."""
+def _record_bytes(
+    consumer: Any, partitions: Sequence[TopicPartition], clock_s: Callable[[], float] = time.monotonic
+) -> float | None:
+    """Return the mean value size of the last few records of each partition, or of those that arrive in time."""
     first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     filled = [p for p in partitions if end[p] > first[p]]
     if not filled:
@@ -161,9 +165,10 @@ def _record_bytes(consumer: Any, partitions: Sequence[TopicPartition]) -> float 
     for partition in filled:
         consumer.seek(partition, max(first[partition], end[partition] - _SAMPLED_PER_PARTITION))
     sizes: list[int] = []
+    until_s = clock_s() + _SAMPLED_WITHIN_S
     for batch in (consumer.poll(timeout_ms=1_000) for _ in range(2 * len(filled))):
         sizes += [len(record.value or b"") for records in batch.values() for record in records]
-        if len(sizes) >= _SAMPLED_PER_PARTITION * len(filled) or (sizes and not batch):
+        if len(sizes) >= _SAMPLED_PER_PARTITION * len(filled) or (sizes and not batch) or clock_s() >= until_s:
             break
     return max(1.0, sum(sizes) / len(sizes)) if sizes else None
 

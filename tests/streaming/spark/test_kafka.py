@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from sinks.clock import wall_ms
 from streaming.config.source import KafkaSource, Sources, SpoolSource
 from streaming.errors import SourceUnavailable
+from streaming.spark.readers import kafka as reader
 from streaming.spark.readers.kafka import Topics, records_per_trigger, survey
 from tests.services.kafka import Kafka
 from tests.streaming.spark.live import Live
@@ -51,6 +52,29 @@ def test_a_topic_with_compressed_records_can_be_read(kafka: Kafka, codec: str) -
     found = survey(source(kafka, topic))
     assert found.partitions == 1
     assert found.record_bytes in (100, None)
+
+
+class Silent:
+    """A consumer of many partitions that have records, none of which arrives; `now_s` is its clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.beginning_offsets = lambda partitions: dict.fromkeys(partitions, 0)
+        self.end_offsets = lambda partitions: dict.fromkeys(partitions, 1)
+        self.assign = self.seek = lambda *_: None
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[object]]:
+        """Wait in vain."""
+        self.now_s += timeout_ms / 1000
+        return {}
+
+
+def test_a_survey_does_not_wait_long_for_records_that_do_not_arrive() -> None:
+    """However many partitions there are; the start of the job waits for it."""
+    consumer = Silent()
+    partitions = [TopicPartition("t", number) for number in range(200)]
+    assert reader._record_bytes(consumer, partitions, lambda: consumer.now_s) is None
+    assert consumer.now_s == 5
 
 
 def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka) -> None:
