@@ -14,16 +14,20 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
+from streaming.health.liveness import descendants
 from streaming.spark.jars import cache_dir
 from streaming.spark.runtime import RuntimeUnavailable, find_java
 
@@ -93,14 +97,27 @@ def _run(folder: Path, base: Path, archive: Path) -> None:
     deadline_s = time.monotonic() + _WITHIN_S
     while not (folder / "checkpoint" / "commits" / str(_BATCHES - 1)).exists():
         if process.poll() is not None or time.monotonic() > deadline_s:
-            process.kill()
-            process.communicate()
+            _kill(process)
             raise RuntimeError(f"the run for Java's class archive failed: {log.read_text(errors='replace')[-2000:]}")
         time.sleep(0.2)
     process.terminate()
-    process.communicate()
+    try:
+        process.communicate(timeout=_WITHIN_S)
+    except subprocess.TimeoutExpired as error:
+        _kill(process)
+        raise RuntimeError(f"the run for Java's class archive did not end: {log.read_text(errors='replace')[-2000:]}") from error
     if not archive.is_file():
         raise RuntimeError(f"Java wrote no class archive: {log.read_text(errors='replace')[-2000:]}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the run with its Java, which would keep the pipe open."""
+    below = descendants(process.pid) if process.poll() is None else []
+    process.kill()
+    for pid in below:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
 
 
 def _path() -> Path:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from streaming.config.service import SparkSection
+from streaming.health.liveness import state_of
 from streaming.spark import class_archive, runtime
 from streaming.spark.session import conf_of
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -55,6 +57,31 @@ def test_a_run_that_fails_leaves_no_archive(archive: Path, monkeypatch: pytest.M
     with pytest.raises(RuntimeError, match="the run for Java's class archive failed"):
         class_archive.make()
     assert [path.name.split("-")[0] for path in archive.parent.iterdir()] == ["java"]
+
+
+_HANGING = """#!/bin/sh
+trap "" TERM
+sleep 600 &
+echo $! > "{pid}"
+mkdir -p checkpoint/commits
+touch checkpoint/commits/2
+wait
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_run_that_does_not_end_is_killed_with_its_java(archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever makes the archive, as a build of the image, does not wait for ever, and nothing is left running."""
+    hanging, pid = tmp_path / "hanging", tmp_path / "pid"
+    hanging.write_text(_HANGING.format(pid=pid))
+    hanging.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr(class_archive, "_WITHIN_S", 2)
+    monkeypatch.setattr(class_archive, "_dump_java_s_own", _written)
+    with pytest.raises(RuntimeError, match="the run for Java's class archive did not end"):
+        class_archive.make()
+    assert [path.name.split("-")[0] for path in archive.parent.iterdir()] == ["java"]
+    until(lambda: state_of(int(pid.read_text())) in ("?", "Z"), "its child has ended")
 
 
 def _written(file: Path) -> Path:
