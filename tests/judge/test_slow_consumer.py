@@ -375,12 +375,6 @@ def test_the_sentence_about_a_zombie_names_how_many_messages_it_held(returned: i
     assert words in judge_zombie(replace(ABORTED, returned=returned), 30 * SECOND, 5 * SECOND, at(50)).why
 
 
-@pytest.mark.parametrize(("returned", "words"), [(1, "holding 1 message, "), (2, "holding 2 messages, ")])
-def test_the_sentence_about_a_zombie_names_how_many_messages_it_held(returned: int, words: str) -> None:
-    """In the singular where it is one."""
-    assert words in is_zombie(replace(ABORTED, returned=returned), 30 * SECOND, 5 * SECOND, at(50)).why
-
-
 def test_departed_consumers_are_read_from_their_last_state() -> None:
     gone = {
         "connected": False,

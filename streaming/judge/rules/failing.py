@@ -60,7 +60,7 @@ def is_failing(c: Context) -> bool:
 def _most_fail(c: Context) -> bool:
     if c.is_dead_letter_queue or not len(c.recent) or not c.summary.total("failed"):
         return False
-    if c.now - c.summary.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2):
+    if _nobody_receives(c):
         return False
     limits = c.thresholds
     whole = outcomes(c, int(limits.failing_window_s * 1000))
@@ -80,6 +80,10 @@ def _most_fail(c: Context) -> bool:
     return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
         part.failed >= QUICK_FAILURES and part.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio for part in slices
     )
+
+
+def _nobody_receives(c: Context) -> bool:
+    return c.now - c.summary.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2)
 
 
 def _quick_span_ms(c: Context) -> int:
@@ -176,7 +180,7 @@ def failing_since(c: Context) -> int | None:
     if not c.summary.total("failed"):
         # In most queues nothing ever failed.
         return None
-    culprit = _culprit(c)
+    culprit = _culprit(c) if not _nobody_receives(c) else None
     blamed = culprit is not None and (culprit.sustained or bool(c.firing_here("QueueFailing")))
     return _began(c) if is_failing(c) or blamed else None
 
@@ -196,7 +200,8 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
     if since is None:
         return
     lately, span_ms = whole, window_ms
-    if whole.failed_ratio < c.thresholds.failing_ratio:
+    # Where only some consumers fail, that is not more recent than the whole window.
+    if whole.failed_ratio < c.thresholds.failing_ratio and is_failing(c):
         if not c.firing_here("QueueFailing"):
             span_ms = _quick_span_ms(c)
         elif (failing_span_ms := _failing_span_ms(c)) is not None:
