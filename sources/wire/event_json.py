@@ -21,6 +21,7 @@ Row = tuple[Any, ...]
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """What some editors and Windows tools put before UTF-8 text."""
+GZIP: Final = b"\x1f\x8b"
 
 
 def load_json(raw: bytes) -> Any:
@@ -28,6 +29,8 @@ def load_json(raw: bytes) -> Any:
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
+        if raw.startswith(GZIP):
+            raise RefusalError("bad_text", "it is gzip; give the file or the record uncompressed") from None
         raise RefusalError("bad_text", f"not UTF-8 at byte {error.start}; encode events as UTF-8") from None
     if not text.strip():
         raise RefusalError("empty", "the line is blank; leave it out")

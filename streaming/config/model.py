@@ -22,6 +22,7 @@ from streaming.config.service import (
 from streaming.config.source import Sources
 from streaming.config.tracking import FoldedQueues, Judging, QueueOverrides, check_together, settings_of
 from streaming.core.settings import Settings
+from streaming.folder import local_folder
 from streaming.spool.pattern import matcher
 
 _INGESTED: Final = tuple(f"1700000000000-{'0' * 32}.{kind}" for kind in ("ndjson", "arrow"))
@@ -76,6 +77,21 @@ class Config(Section):
                     f"source.spool.pattern {spool.pattern!r} does not match all files that http.ingest writes, *.ndjson and "
                     "*.arrow, and their events would never be read: remove the key, or use *.{ndjson,json,jsonl,arrow}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _own_files_are_not_read(self) -> Self:
+        spool = self.source.spool
+        folder = local_folder(spool.folder) if spool is not None else None
+        if spool is None or folder is None:
+            return self
+        reads = matcher(spool.pattern)
+        for name, path in (("quarantine.path", self.quarantine.path), ("signal_log.path", self.signal_log.path)):
+            if path is not None and path.absolute().parent == folder.path and reads(path.name):
+                raise ValueError(f"{name} {path} would be read as telemetry from source.spool.folder: use another folder")
+        checkpoint = local_folder(self.spark.checkpoint_dir)
+        if checkpoint is not None and checkpoint.path == folder.path:
+            raise ValueError("spark.checkpoint_dir would be read as telemetry from source.spool.folder: use another folder")
         return self
 
     @model_validator(mode="after")

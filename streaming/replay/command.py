@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TextIO
+
+import pyarrow.compute as pc
 
 from sinks.lines import metric_line, signal_line, to_json
 from sinks.report.collect import Collected
@@ -57,6 +60,7 @@ def run_replay(
         print(f"queuewatch replay: {error}", file=err)
         return EXIT_UNUSABLE
     _name_unreadable(recording, err)
+    _say_if_nothing_is_replayed(recording, until_ms, err)
     if strict and recording.unreadable:
         print(f"queuewatch replay: --strict: {plural(len(recording.unreadable), 'event')} could not be read", file=err)
         return EXIT_UNUSABLE
@@ -134,5 +138,14 @@ def _name_unreadable(recording: Recording, err: TextIO) -> None:
     for bad in recording.unreadable:
         place = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
         print(f"{place}: {bad.reason}: {bad.detail}", file=err)
-    if recording.unreadable and not len(recording.events):
-        print(f"queuewatch replay: no event could be read: {EXPECTED}", file=err)
+
+
+def _say_if_nothing_is_replayed(recording: Recording, until_ms: int | None, err: TextIO) -> None:
+    if not len(recording.events):
+        why = "no event could be read" if recording.unreadable else "the recording holds no event"
+        print(f"queuewatch replay: {why}: {EXPECTED}", file=err)
+        return
+    first_ms = pc.min(recording.events["at"]).as_py()
+    if until_ms is not None and until_ms < first_ms:
+        first, until = (datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (first_ms, until_ms))
+        print(f"queuewatch replay: --until {until} is before the first event, of {first}: nothing is replayed", file=err)

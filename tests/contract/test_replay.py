@@ -160,6 +160,20 @@ def test_lines_of_a_file_without_an_event(tmp_path: Path, content: str, lines: l
     assert hint.startswith("queuewatch replay: no event could be read: each is a JSON object such as")
 
 
+def test_why_nothing_is_replayed(tmp_path: Path) -> None:
+    """A wrong year or time zone looks like a quiet queue."""
+    path, nothing = tmp_path / "events.ndjson", tmp_path / "empty.ndjson"
+    path.write_text(json.dumps(ev("queue_state", 0, attributes={"visible": 1})) + "\n")
+    nothing.write_text("")
+    said = replayed_file([path], until_s=-3600)
+    assert not said.signals()
+    assert said.errors == (
+        "queuewatch replay: --until 2023-11-14T21:13:20+00:00 is before the first event, of 2023-11-14T22:13:20+00:00: nothing is "
+        "replayed\n"
+    )
+    assert replayed_file([nothing]).errors.startswith("queuewatch replay: the recording holds no event: each is a JSON object")
+
+
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -172,6 +173,12 @@ def test_an_invalid_event_is_reported_and_affects_no_other(
     assert detail in invalid.detail
     assert invalid.raw == (b"5" if raw == b"[5]" else raw[:4096])
     assert invalid.reason in REASONS
+
+
+def test_a_compressed_file_is_named_as_one() -> None:
+    """In a spool folder nothing uncompresses it."""
+    [first, *_] = decode_records([gzip.compress(encode_ndjson([event()]))]).invalid
+    assert first.detail == "it is gzip; give the file or the record uncompressed"
 
 
 def test_one_bad_line_in_a_large_record_costs_one_event() -> None:

@@ -139,6 +139,13 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "",
             "remove the key, or use *.{ndjson,json,jsonl,arrow}",
         ),
+        (
+            "source: {spool: {folder: /a}}\nquarantine: {path: /a/q.ndjson}\n",
+            "",
+            "quarantine.path /a/q.ndjson would be read as telemetry from source.spool.folder: use another folder",
+        ),
+        ("source: {spool: {folder: /a}}\nsignal_log: {path: /a/s.json}\n", "", "signal_log.path /a/s.json would be read"),
+        ("source: {spool: {folder: /a}}\nspark: {checkpoint_dir: 'file:/a'}\n", "", "spark.checkpoint_dir would be read"),
         ("queues: {pattern: a}\n", "queues", "must be a list"),
         ("http: 9500\n", "http", "must be a section"),
         ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
