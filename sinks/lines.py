@@ -36,7 +36,7 @@ def signal_line(change: SignalChange) -> Line:
         "announcement": change.announcement,
         "evidence": dict(finding.evidence),
     }
-    if not finding.alerts:
+    if not finding.alerting:
         line["alerting"] = False
     if finding.folded is not None:
         line["folded"] = finding.folded

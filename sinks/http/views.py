@@ -120,7 +120,7 @@ def finding_view(finding: Finding, now_ms: int) -> Json:
         "id": finding_id(finding),
         "signal": key.signal,
         "severity": finding.severity,
-        "alerting": finding.alerts,
+        "alerting": finding.alerting,
         "folded": finding.folded,
         "system": key.system,
         "scope": key.scope,

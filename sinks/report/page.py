@@ -121,7 +121,7 @@ def _signal_row(span: Span, anchors: dict[str, str]) -> str:
     finding, key = span.finding, span.key
     lasts = "until the end" if span.to_ms is None else duration((span.to_ms - span.from_ms) / 1000)
     css = "folded" if finding.folded else finding.severity
-    chip = f"explained by {finding.folded}" if finding.folded else finding.severity if finding.alerts else "not alerting"
+    chip = f"explained by {finding.folded}" if finding.folded else finding.severity if finding.alerting else "not alerting"
     message_id = key.message_id or finding.evidence.get("message_id")
     link = ""
     if isinstance(message_id, str) and message_id in anchors:

@@ -66,9 +66,8 @@ class FiringSignals:
         for key, finding in after.items():
             known = before.get(key)
             announced = known is not None and known.was_announced
-            decided = known is not None and known.held_back and not finding.held_back
-            if known is None or decided or (finding.announced and not announced):
-                # Announced now, or what was held back is explained now.
+            if known is None or (finding.announced and not announced):
+                # A finding folded or not alerting since it began, and no longer so, is now announced itself.
                 changes.append(_change(now, "firing", finding))
             since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
             announced = announced or finding.announced

@@ -72,7 +72,7 @@ def fold_explained(
 def _held_back(finding: Finding, known: Finding | None) -> Finding:
     """Return a finding as it is while QueueFailing may be about to fire. `known`: the same finding before."""
     if known is None or known.held_back:
-        return replace(finding, held_back=True)
+        return replace(finding, folded="QueueFailing", held_back=True)
     # It has been reported: as announced, or as folded into a failure that fired.
     return finding if known.was_announced else replace(finding, folded=known.folded)
 

@@ -82,17 +82,12 @@ class Finding:
     was_announced: bool = False
     """Whether it has been announced by itself since it began."""
     held_back: bool = False
-    """Not announced yet: a signal that would explain it may be about to fire."""
-
-    @property
-    def alerts(self) -> bool:
-        """Whether it is announced, by itself or by the signal that explains it."""
-        return self.alerting and not self.held_back
+    """Folded only because the signal that would explain it may be about to fire."""
 
     @property
     def announced(self) -> bool:
         """Whether it is announced by itself."""
-        return self.alerts and self.folded is None
+        return self.alerting and self.folded is None
 
     @property
     def summary(self) -> str:

@@ -18,7 +18,6 @@ from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.queues import Refusals
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_TIMELINE
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
-from streaming.core.state.tombstones import forgotten
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, default_ends, windows
 
@@ -232,7 +231,8 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
     if not len(hit):
         return []
     # How long the row of a message that left again is kept depends on when rows are compacted.
-    hit = hit[~forgotten(state, rows.at("ended", hit), settings)]
+    ended = rows.at("ended", hit)
+    hit = hit[(ended == 0) | (ended >= since)]
     queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)
     quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
     rank, chosen = _latest(state, hit, queue, quiet_start(at, noticed, quiet_ms[queue]), settings.messages_per_queue)

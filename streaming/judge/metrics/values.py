@@ -172,9 +172,8 @@ def _with_other(named: Iterable[tuple[str, int | None]], other_ms: int | None) -
 
 
 def signals(snapshot: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Firing signals by queue, signal and severity, without those that are folded or held back."""
-    shown = (f for f in snapshot.firing if f.folded is None and not f.held_back)
-    counts = Counter((*f.key.queue_name, f.key.signal, f.severity) for f in shown)
+    """Firing signals by queue, signal and severity, without folded ones."""
+    counts = Counter((*f.key.queue_name, f.key.signal, f.severity) for f in snapshot.firing if f.folded is None)
     yield from sorted(counts.items())
 
 

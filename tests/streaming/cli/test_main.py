@@ -126,7 +126,9 @@ def test_the_version_is_the_installed_one(queuewatch: Run) -> None:
 def test_an_installation_without_compiled_code_says_that_it_is_slow(compiled: bool, tmp_path: Path) -> None:
     """Without a C compiler at installation, `version` says so, and the service does when it starts."""
     folder = {"folder": str(tmp_path), "pattern": "*"}
-    config = Config.model_validate({"source": {"spool": folder}, "spark": {"checkpoint_dir": str(tmp_path)}, "http": {"port": 0}})
+    config = Config.model_validate(
+        {"source": {"spool": folder}, "spark": {"checkpoint_dir": str(tmp_path / "c")}, "http": {"port": 0}}
+    )
     with (
         patch("sources.wire.scan.is_compiled", return_value=compiled),
         patch("streaming.cli.service.is_compiled", return_value=compiled),

@@ -77,7 +77,7 @@ def test_a_run_that_does_not_end_is_killed_with_its_java(archive: Path, monkeypa
     hanging.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr(class_archive, "_WITHIN_S", 2)
-    monkeypatch.setattr(class_archive, "_dump_java_s_own", _written)
+    monkeypatch.setattr(class_archive, "_dump_base_archive", _written)
     with pytest.raises(RuntimeError, match="the run for Java's class archive did not end"):
         class_archive.make()
     assert [path.name.split("-")[0] for path in archive.parent.iterdir()] == ["java"]
