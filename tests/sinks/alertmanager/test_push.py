@@ -395,16 +395,16 @@ def test_alerts_that_ended_while_alertmanager_and_then_queuewatch_were_down_are_
 
 def test_alerts_that_could_not_be_saved_are_saved_when_the_batch_runs_again() -> None:
     """The disk was full for a moment; nothing has changed in the ledger by the second run."""
-    disk = FullOnce()
+    disk, finding = FullOnce(), stuck()
     with pushing("http://127.0.0.1:9") as push:
         push.resume(disk)
         with pytest.raises(OSError, match="No space left"):
-            push.publish(snapshot(stuck()))
+            push.publish(snapshot(finding))
         assert not disk.kept
-        push.publish(snapshot(stuck()))
-        assert [entry.alert.finding for entry in from_bytes(disk.kept["book.json"]).entries] == [stuck()]
+        push.publish(snapshot(finding))
+        assert [entry.alert.finding for entry in from_bytes(disk.kept["book.json"]).entries] == [finding]
         disk.kept.clear()
-        push.publish(snapshot(stuck()))
+        push.publish(snapshot(finding))
         assert not disk.kept, "what is saved already is not saved again"
 
 
