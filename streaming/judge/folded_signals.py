@@ -40,9 +40,9 @@ def fold_explained(
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one explains. These are counted and listed, but not announced.
 
-    `failing` queues fail, `pending` queues may be about to: their new findings are held back; those already reported (among
-    `before`) are not. `failed_at`: see `oldest_folded`; dead letters that arrived while their queue failed stay explained until
-    they end.
+    `failing` queues fail, `pending` queues may be about to: their new findings are held back; those already announced (among
+    `before`) are not. `failed_at`: when the queues last failed, as far back as `oldest_folded`; dead letters that arrived by then
+    stay explained until they end.
     """
     several = {name for name in failing | pending if _failed_heads(name, merged) >= HEADS_TOGETHER}
     sources = _by_dead_letter_queue(failing | pending | failed_at.keys(), merged, settings)
@@ -52,7 +52,7 @@ def fold_explained(
             causes = _sources_of(finding, sources)
             known = before.get(key)
             # What shards no longer report is taken from what fires, where it is folded.
-            finding = replace(finding, folded=None, held_back=False)
+            finding = replace(finding, folded=None)
             if known is not None and known.folded and any(failed_at.get(name, 0) >= known.since_ms for name in causes):
                 out[key] = replace(finding, folded=known.folded)
                 continue
@@ -61,28 +61,20 @@ def fold_explained(
         else:
             out[key] = finding
             continue
-        if finding.alerting and not causes.isdisjoint(failing):
-            finding = replace(finding, folded="QueueFailing")
-        elif finding.alerting and key.signal in HELD_BACK and not causes.isdisjoint(pending):
-            finding = _held_back(finding, before.get(key))
-        out[key] = finding
+        explained = not causes.isdisjoint(failing) or (
+            not causes.isdisjoint(pending) and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
+        )
+        out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
     return out
 
 
-def _held_back(finding: Finding, known: Finding | None) -> Finding:
-    """Return a finding as it is while QueueFailing may be about to fire. `known`: the same finding before."""
-    if known is None or known.held_back:
-        return replace(finding, folded="QueueFailing", held_back=True)
-    # It has been reported: as announced, or as folded into a failure that fired.
-    return finding if known.was_announced else replace(finding, folded=known.folded)
-
-
-def oldest_folded(findings: Iterable[Finding]) -> int | None:
-    """Return the time of the first dead letter that is folded; None if none is.
+def oldest_folded(findings: Iterable[SignalKey], before: Mapping[SignalKey, Finding]) -> int | None:
+    """Return the time of the first dead letter that goes on to fire folded; None if none does.
 
     Further arrivals keep it firing: it is folded by a failure that lasted until then or longer, however long ago that is.
     """
-    return min((f.since_ms for f in findings if f.key.signal == "DeadLetterArrived" and f.folded), default=None)
+    known = (before[key] for key in findings if key.signal == "DeadLetterArrived" and key in before)
+    return min((finding.since_ms for finding in known if finding.folded), default=None)
 
 
 def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -> bool:
@@ -92,7 +84,7 @@ def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -
     """
     if finding.key.signal == "GroupStuck":
         count, state = finding.evidence.get("head_receive_count", 0), finding.evidence.get("head_state")
-        together = finding.key.queue_name in several or (known is not None and (known.folded is not None or known.held_back))
+        together = finding.key.queue_name in several or (known is not None and known.folded is not None)
         return together and _has_failed(int(count), str(state))
     if finding.key.signal == "QueueStalled":
         return finding.evidence["reason"] == "no_progress" and not (known is not None and known.was_announced)

@@ -61,7 +61,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     memory.queues.fail((key.queue_name for key in findings if key.signal == "QueueFailing"), now)
     # What is left of a failure drains before it is announced individually.
     failed_lately = memory.queues.failed_since(now - FOLDED_AFTER_MS)
-    folded_from = oldest_folded(memory.firing)
+    folded_from = oldest_folded(findings, memory.firing.findings)
     failed_at = memory.queues.failed_since(folded_from) if folded_from is not None else {}
     findings = fold_explained(findings, merged, set(failed_lately), pending, memory.firing.findings, failed_at, settings)
     judged = (queues.names[place] for place in (*evaluated.tolist(), *vanished))

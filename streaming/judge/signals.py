@@ -81,8 +81,6 @@ class Finding:
 
     was_announced: bool = False
     """Whether it has been announced by itself since it began."""
-    held_back: bool = False
-    """Folded only because the signal that would explain it may be about to fire."""
 
     @property
     def announced(self) -> bool:

@@ -89,12 +89,12 @@ def _growth_since_count(past: Window, *, exact: bool) -> int:
     inexact are compared over a longer time, and what left in the time by which the latest is late is added.
     """
     at = past["counted_at"]
-    counts = np.flatnonzero(np.diff(at, prepend=0))[-COUNTS_OF_RATE:]
+    counts = nonzero(np.diff(at, prepend=0))[-COUNTS_OF_RATE:]
     if not len(counts):
         return 0
     times = at[counts]
     sent = past["sent"][np.maximum(np.searchsorted(past.at, times, side="right") - 1, 0)]
-    counted = (past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0))[counts]
+    counted = _counted(past)[counts]
     between_ms = times[-1] - times
     rows = between_ms >= (1 if exact else NEIGHBOUR_MS)
     left = (sent[-1] - sent + counted - counted[-1])[rows]
@@ -103,9 +103,15 @@ def _growth_since_count(past: Window, *, exact: bool) -> int:
     return int(past["sent"][-1] - sent[-1]) - math.ceil(per_ms * late_ms)
 
 
+def _counted(past: Window) -> Ints:
+    """Return the latest count of unsettled messages at each sample."""
+    counted: Ints = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
+    return counted
+
+
 def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:
     """Return the broker's counts at these samples; where counts may be late or inexact, the lowest value they allow."""
-    counted = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
+    counted = _counted(past)
     if exact:
         known: Ints = counted[rows]
         return known
@@ -118,6 +124,6 @@ def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:
 
 
 def _latest_smallest(past: Window) -> int:
-    counted = past["counted_visible"] + past["counted_in_flight"] + np.maximum(past["counted_delayed"], 0)
+    counted = _counted(past)
     at = past["counted_at"]
     return int(counted[at >= at[-1] - NEIGHBOUR_MS].min())

@@ -350,8 +350,8 @@ def _grew_by_less_than_sent(e: Evidence, depth: Depth, past: Window) -> bool:
     return sent > depth.unsettled - e.frozen_first + slack
 
 
-def begin_standstill_anew(e: Evidence, depth: Depth, past: Window) -> bool:
-    """Let a standstill begin with this count if messages have left since it seemed to begin. Return whether they have."""
+def restart_standstill(e: Evidence, depth: Depth, past: Window) -> bool:
+    """Restart the standstill at this count if messages have left since it seemed to begin. Return whether they have."""
     if not _grew_by_less_than_sent(e, depth, past):
         return False
     _end_standstill(e, depth, depth.at - COUNT_LAG_MS, 0)
@@ -369,7 +369,7 @@ def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     The sends must be reported. What was received shows it; where only producers report, so does a backlog that goes on to grow by
     what they send.
     """
-    if begin_standstill_anew(e, depth, past):
+    if restart_standstill(e, depth, past):
         return
     since = e.sends.agreed_since
     if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not since:

@@ -20,9 +20,9 @@ from streaming.judge.knowledge.basis import (
     sides,
 )
 from streaming.judge.knowledge.compare import (
-    begin_standstill_anew,
     compare_count,
     is_far_below,
+    restart_standstill,
     update_backlog,
     update_consumer_activity,
     update_report_delay,
@@ -140,7 +140,7 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
     update_consumer_activity(evidence, before, depth, c.now, active_at=active_at)
     # Sends that are reported later can only show more.
-    begin_standstill_anew(evidence, depth, c.recent)
+    restart_standstill(evidence, depth, c.recent)
     if c.paused:
         memory.paused_at = depth.at
     elif not evidence.frozen_since:

@@ -167,7 +167,7 @@ def least_ages(
             at = settlement_bound(past, since, minus=minus, exact=exact)
             if at is not None:
                 found[scope].append(max(at, kept_from))
-        # Of a message received before, the end may be one that was not seen.
+        # A message received earlier may have ended unseen.
         all_seen = summary.numbers["returned_since"] >= e.ends.agreed_since
         for scope, name in (("all", "oldest_received"), ("visible", "oldest_received_visible")):
             if all_seen and summary.numbers[name] < NEVER:
@@ -228,7 +228,7 @@ def _had_later_events(past: Window, first: int, last: int) -> bool:
 def _were_there(e: Evidence, past: Window) -> bool:
     """Whether consumers are idle, so that no later events arrive: the messages that existed when they stopped still do.
 
-    So they do if those sent before had their later events: otherwise some consumers do not report theirs.
+    This holds only if the messages sent before had later events: otherwise some consumers do not report.
     """
     idle = past.at[-1] - e.life_at > 60_000 and e.frozen_since > 0 and e.tracked_sum < 0.8 * e.counted_sum
     return bool(idle and _had_later_events(past, 0, max(past.last_before(e.life_at), 0)))

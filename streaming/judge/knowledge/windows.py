@@ -28,7 +28,7 @@ FEWEST_FINISHED = 100
 LONGEST_WINDOW_MS = 300_000
 """The samples of the last eleven minutes show deletions that are not reported only if windows are clearly shorter than that."""
 LONGEST_INTERVAL_MS = 600_000
-"""Counts that are further apart do not speak for the time between them. After a first one, the second is awaited for so long."""
+"""Counts that are further apart do not speak for the time between them; the second count is awaited for as long."""
 
 
 def came_back(past: Window, since: int) -> int:

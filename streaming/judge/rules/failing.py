@@ -252,7 +252,7 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
     if evidence["lost_or_dead_lettered_per_hour"]:
         leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
-        f"{lately.failed_ratio:.0%} of {c.name.queue}'s deliveries have failed for {duration(c.now - since)} "
+        f"{lately.failed_ratio:.0%} of the deliveries of {c.name.queue} have failed for {duration(c.now - since)} "
         f"({lately.failed} of {lately.ended} ended without a settlement). {who}{leave}."
     )
 
