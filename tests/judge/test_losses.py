@@ -53,3 +53,22 @@ def test_a_message_that_was_processed_or_moved_was_not_lost(end: dict[str, Any],
     assert judged([(11_000, life), (30_000, [end]), (31_000, [loss]), (60_000, [])]).firing("MessageDropped") == []
     assert judged([(11_000, life), (31_000, [loss, end]), (60_000, [])]).firing("MessageDropped") == []
     assert len(judged([(11_000, life), (30_000, [loss]), (60_000, [])]).firing("MessageDropped")) == 1
+
+
+PROOFS: list[dict[str, Any]] = [
+    event("received", 40_000, message_id="m", receive_count=2),
+    event("deleted", 40_000, message_id="m"),
+]
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda one: str(one["type"]))
+@pytest.mark.parametrize("lost", ["dropped", "expired"])
+def test_a_loss_that_is_disproved_ends_at_once(lost: str, proof: dict[str, Any]) -> None:
+    """A later delivery proves that the message is still there; the others that were lost stay reported."""
+    lives = [event("sent", 0, message_id=name) for name in "mn"]
+    lives += [event("received", 10_000, message_id=name, receive_count=1) for name in "mn"]
+    losses = [event(lost, 15_000, message_id=name) for name in "mn"]
+    before = judged([(11_000, lives), (20_000, losses), (39_000, [])])
+    assert {finding.key.message_id for finding in before.firing("MessageDropped")} == {"m", "n"}
+    after = judged([(11_000, lives), (20_000, losses), (39_000, []), (41_000, [proof]), (60_000, [])])
+    assert {finding.key.message_id for finding in after.firing("MessageDropped")} == {"n"}

@@ -349,7 +349,7 @@ def message_dropped(c: Context) -> Iterator[Finding]:
         return
     quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
     # A loss is reported for as long as events may be late, and at least once; its signal may last longer.
-    found = {f.key: f for f in c.firing_here("MessageDropped")}
+    found = {f.key: f for f in c.firing_here("MessageDropped") if not _is_disproved(c, f)}
     for loss in c.summary.losses:
         if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
             # It may have been received unseen long ago.
@@ -359,6 +359,13 @@ def message_dropped(c: Context) -> Iterator[Finding]:
     for finding in _latest(c, found.values(), "lost_at"):
         if c.now - _quiet_from(finding, "lost_at") < quiet_ms:
             yield finding
+
+
+def _is_disproved(c: Context, lost: Finding) -> bool:
+    """Whether a message was not lost after all: it was delivered again, or processed or moved, so it is reported no more."""
+    losses = c.summary.losses
+    still_reported = _quiet_from(lost, "lost_at") > c.now - c.settings.lateness_ms and len(losses) < c.settings.messages_per_queue
+    return still_reported and all(loss.message_id != lost.key.message_id for loss in losses)
 
 
 def _lost(c: Context, loss: Loss) -> dict[str, Any]:
