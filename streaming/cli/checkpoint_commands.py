@@ -18,7 +18,7 @@ from streaming.config import load_config
 from streaming.config.model import to_settings
 from streaming.core.settings import Settings
 from streaming.core.state.queues import TOTALS
-from streaming.core.state.rows import ENDS
+from streaming.core.state.rows import F_ENDED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
@@ -141,7 +141,7 @@ def _messages(state: ShardState) -> Iterator[str]:
             "receive_count": columns["receive_count"][i],
             "last_received_at": columns["last_received"][i],
             "invisible_until": columns["window_end"][i],
-            "settled": bool(columns["flags"][i] & ENDS),
+            "settled": bool(columns["flags"][i] & F_ENDED),
             "ended_at": columns["ended"][i],
             "group": groups[i],
             "consumer": consumers[i],

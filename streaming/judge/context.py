@@ -13,7 +13,7 @@ from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.duration_buckets import median_ms, quantile_ms
 from streaming.core.state.queues import (
-    ENDS,
+    END_TOTALS,
     NEVER,
     Reported,
     dead_letter_queue,
@@ -152,7 +152,7 @@ class Context:
 
     @cached_property
     def settled_total(self) -> int:
-        return sum(self.summary.total(name) for name in ENDS)
+        return sum(self.summary.total(name) for name in END_TOTALS)
 
     @cached_property
     def median_hold_ms(self) -> int | None:

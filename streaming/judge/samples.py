@@ -6,7 +6,7 @@ import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, INTEGERS
-from streaming.core.state.queues import ENDS, NEVER, TOTALS
+from streaming.core.state.queues import END_TOTALS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
@@ -15,7 +15,7 @@ _SAME_TO = [COLUMN[name] for name in _SAME]
 _STATES = ("visible", "in_flight", "delayed")
 _READ = [INTEGERS.index(name) for name in (*_STATES, *COUNTS)]
 _READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in _STATES), *COUNTS)]
-_SETTLED_FROM = [TOTALS.index(name) for name in ENDS]
+_SETTLED_FROM = [TOTALS.index(name) for name in END_TOTALS]
 
 
 def sample_table(queues: MergedQueues, places: Ints) -> Ints:

@@ -34,8 +34,6 @@ QUEUE_STATUSES: tuple[QueueStatus, ...] = get_args(QueueStatus)
 GroupState = Literal["backlog", "in_flight", "blocked", "hidden"]
 GROUP_STATES: tuple[GroupState, ...] = ("backlog", "in_flight", "blocked", "hidden")
 
-TOTALS = ("sent", "received", "deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
-
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
@@ -124,7 +122,7 @@ class QueueView:
     not all messages are known."""
     age_sum_s: float
     totals: Mapping[str, int]
-    """Values by name of TOTALS, where reported."""
+    """Running totals by name of `state.queues.TOTALS`, where reported; the sums of times are in `durations`."""
     receive_count_max: int | None
     poison_messages: int | None
     stuck_groups: int

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sinks.prometheus import Exposition, Family, wants_openmetrics
+from streaming.core.state.queues import TOTALS
 from streaming.judge.metrics import METRIC_BY_NAME, METRICS
 from streaming.judge.snapshot import (
     DURATION_BUCKETS_S,
-    TOTALS,
     ConsumerView,
     Duration,
     GroupView,

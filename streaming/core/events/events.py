@@ -35,14 +35,6 @@ MESSAGE_TYPES = {
     "dropped": DROPPED,
 }
 
-# Flags of a row.
-PRIMARY = 1
-"""The row represents the event itself; a derived row is not counted as an event."""
-BY_RECEIVE = 2
-"""The move was inferred from a first receive from the dead-letter queue."""
-AHEAD = 4
-"""The event was dated in the future; its time is its time of arrival."""
-
 DTYPES: dict[str, str] = {
     "code": "u1",
     "at": "i8",

@@ -7,11 +7,10 @@ those that are late itself: a step of it may contain the newest event and one th
 from __future__ import annotations
 
 from streaming.core.columns import Array
+from streaming.core.events.flags import LATE
 
 MARKED_LATE = "marked_late"
 """The column that is true for an event known to be late. A table without it has no such event."""
-LATE = 8
-"""The flag, of an event about a message or a queue, that says the same."""
 
 
 def is_late(at: Array, flags: Array, oldest_timely_at: int) -> Array:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.columns import nonzero, plain
-from streaming.core.events.events import ARRIVED, BY_RECEIVE, DEAD_LETTERED, DTYPES, RECEIVED, REDRIVEN, REDRIVEN_IN, Events
-from streaming.core.events.late import LATE
+from streaming.core.events.events import ARRIVED, DEAD_LETTERED, DTYPES, RECEIVED, REDRIVEN, REDRIVEN_IN, Events
+from streaming.core.events.flags import BY_RECEIVE, LATE
 from streaming.core.hashing import ids_to_bits
 from streaming.core.settings import QueueName
 

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
 from streaming.core.events.ahead import AHEAD_MS
-from streaming.core.events.events import AHEAD, EXTENDED, MESSAGE_TYPES, PRIMARY, RECEIVED, RELEASED, Events
-from streaming.core.events.late import LATE, MARKED_LATE
+from streaming.core.events.events import EXTENDED, MESSAGE_TYPES, RECEIVED, RELEASED, Events
+from streaming.core.events.flags import AHEAD, LATE, PRIMARY
+from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.moves import expand_moves
 from streaming.core.events.queue_events import QueueEvents, read_queue_events
 from streaming.core.events.sequences import read_sequences

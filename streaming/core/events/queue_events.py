@@ -16,7 +16,8 @@ import pyarrow as pa
 from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.events.attributes import read_attributes
-from streaming.core.events.late import LATE, MARKED_LATE
+from streaming.core.events.flags import AHEAD, COUNTED, LATE, PRIMARY
+from streaming.core.events.late import MARKED_LATE
 from streaming.core.hashing import hash_texts, ids_to_bits, mix, text_hash
 from streaming.core.state.queue_text import report_text
 
@@ -24,14 +25,6 @@ KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "outlived", 
 QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, OUTLIVED, HEARTBEAT = range(len(KINDS))
 FOR_ALL_SHARDS = (QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE)
 """A queue's messages may be in any shard, and those that a consumer holds, so these go to all of them."""
-
-# Flags of a queue event.
-PRIMARY = 1
-"""The copy that counts as the event; the other shards get copies that do not."""
-AHEAD = 2
-"""The event was dated in the future; its time is its time of arrival."""
-COUNTED = 4
-"""The attributes hold the broker's counts of visible and in-flight messages."""
 
 DTYPES: Final[dict[str, str]] = {
     "kind": "u1",  # index into KINDS

@@ -12,7 +12,7 @@ from streaming.core.reporting.listing import quiet_start
 from streaming.core.reporting.report import Purge
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import ENDS, F_PURGED
+from streaming.core.state.rows import F_ENDED, F_PURGED
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
@@ -26,7 +26,7 @@ def recent_purges(state: ShardState, w: Windows, now: int, since: int, settings:
         return {}
     rows = state.rows
     # An acknowledgement reported later shows that the message was processed.
-    gone = nonzero(((rows["flags"] & np.uint32(ENDS)) == F_PURGED) & (rows["ended"] > since))
+    gone = nonzero(((rows["flags"] & np.uint32(F_ENDED)) == F_PURGED) & (rows["ended"] > since))
     code = rows.at("window_code", gone)
     held = ((code == RECEIVED) | (code == EXTENDED)) & (w.window_end[gone] > now)
     gone = gone[~held]

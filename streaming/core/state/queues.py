@@ -72,7 +72,7 @@ end was reported later. `processed`: those whose time from the last receive to t
     T_PROCESSED,
 ) = range(len(TOTALS))
 
-ENDS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
+END_TOTALS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "reconciled")
 """The totals of ended messages, by how they ended."""
 
 MOST_ATTRIBUTES = 200

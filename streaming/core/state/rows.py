@@ -68,7 +68,7 @@ F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delive
 F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
 F_PLACEHOLDER = 1 << 23  # a dead letter inferred in an ordered queue, in the shard of its source: see tracking/placeholder_rows
 F_TARGET_UNNAMED = 1 << 24  # its move was reported, but not where to: see tracking/unnamed_targets
-ENDS = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
+F_ENDED = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 
 _PLACEHOLDER_KEYS = np.uint64(0x9E3779B97F4A7C15)

@@ -20,7 +20,7 @@ from streaming.core.columns import Array, nonzero, pack_columns, text_columns, t
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
-from streaming.core.state.rows import ENDS, F_ARRIVED, F_DELETED, F_MOVE_INFERRED, ROW_COLUMNS, Rows, lows_of
+from streaming.core.state.rows import F_ARRIVED, F_DELETED, F_ENDED, F_MOVE_INFERRED, ROW_COLUMNS, Rows, lows_of
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState, TombstoneSegment
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_segment
 
@@ -113,7 +113,7 @@ def _plain(state: ShardState, horizon: int) -> Array:
     """Return the rows that only a deletion ended, and that are reported again only if an event concerns them."""
     rows, table = state.rows, state.attempts
     flags, ended = rows["flags"], rows["ended"]
-    special = F_ARRIVED | F_MOVE_INFERRED | (ENDS & ~F_DELETED)
+    special = F_ARRIVED | F_MOVE_INFERRED | (F_ENDED & ~F_DELETED)
     chosen: Array = (
         (ended >= max(horizon, 1))
         & (ended <= state.now - JUST_ENDED_MS)

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
-from streaming.core.events import queue_events
-from streaming.core.events.events import PRIMARY, Events
+from streaming.core.events.events import Events
+from streaming.core.events.flags import PRIMARY
 from streaming.core.events.queue_events import HEARTBEAT
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.state import ShardState
@@ -108,7 +108,7 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
     columns["peer"] = np.where(np.append(gone, False)[peer], -1, peer).astype(peer.dtype)
     about_queues = events.about_queues
     unknown = gone[about_queues["queue"]]
-    refused += int((unknown & ((about_queues["flags"] & queue_events.PRIMARY) != 0)).sum())
+    refused += int((unknown & ((about_queues["flags"] & PRIMARY) != 0)).sum())
     kept = replace(
         events,
         columns=columns,

@@ -11,22 +11,20 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import (
-    AHEAD,
     ARRIVED,
-    BY_RECEIVE,
     DEAD_LETTERED,
     FIRST_END,
-    PRIMARY,
     RECEIVED,
     REDRIVEN_IN,
     Events,
 )
+from streaming.core.events.flags import AHEAD, BY_RECEIVE, PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_FOUND_LATER
-from streaming.core.state.rows import ENDS, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED, F_TARGET_UNNAMED
+from streaming.core.state.rows import F_ENDED, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED, F_TARGET_UNNAMED
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import over_capacity
@@ -231,7 +229,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     """
     live = state.rows
     flags = live.at("flags", rows)
-    count_rows(state, rows[(flags & np.uint32(ENDS)) == F_RECONCILED], T_FOUND_LATER)
+    count_rows(state, rows[(flags & np.uint32(F_ENDED)) == F_RECONCILED], T_FOUND_LATER)
     # Remember the former end by its time before its flag is cleared: its event may be repeated.
     ended = live.at("ended", rows)
     for code, flag, _ in COUNTED_ENDS:
@@ -240,7 +238,7 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
             add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
-    live.put("flags", rows, flags & ~np.uint32(ENDS | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
+    live.put("flags", rows, flags & ~np.uint32(F_ENDED | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
     _forget_losses(state, live.key[rows])
     if anew.any():
         _forget(state, rows[anew])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
-from streaming.core.events.events import ARRIVED, BY_RECEIVE, FIRST_END, PRIMARY, RECEIVED, REDRIVEN_IN, SENT, Events
+from streaming.core.events.events import ARRIVED, FIRST_END, RECEIVED, REDRIVEN_IN, SENT, Events
+from streaming.core.events.flags import BY_RECEIVE, PRIMARY
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_ARRIVED, T_RECEIVED, T_SENT, T_TOUCHED, T_TOUCHED_UNSENT

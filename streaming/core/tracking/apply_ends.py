@@ -12,11 +12,11 @@ from streaming.core.events.events import (
     EXPIRED,
     EXTENDED,
     FIRST_END,
-    PRIMARY,
     RECEIVED,
     REDRIVEN,
     Events,
 )
+from streaming.core.events.flags import PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
@@ -30,10 +30,10 @@ from streaming.core.state.queues import (
     T_REDRIVEN,
 )
 from streaming.core.state.rows import (
-    ENDS,
     F_DEAD_LETTERED,
     F_DELETED,
     F_DROPPED,
+    F_ENDED,
     F_EXPIRED,
     F_MOVE_INFERRED,
     F_MOVE_REPORTED,
@@ -74,7 +74,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
             state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
     final = is_end & ~stale
     flags = live.at("flags", rows)
-    taken_for_gone = (flags & np.uint32(ENDS)) == F_RECONCILED
+    taken_for_gone = (flags & np.uint32(F_ENDED)) == F_RECONCILED
     for kind, flag, total in COUNTED_ENDS:
         mask = final & (code == kind)
         if not mask.any():

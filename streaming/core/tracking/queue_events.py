@@ -10,15 +10,13 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import Events
+from streaming.core.events.flags import AHEAD, COUNTED, PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.events.queue_events import (
-    AHEAD,
     BATCH,
     CONSUMER_STATE,
-    COUNTED,
     HEARTBEAT,
     OUTLIVED,
-    PRIMARY,
     PURGED,
     QUEUE_STATE,
     QueueEvents,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
-from streaming.core.events.events import DEAD_LETTERED, PRIMARY, Events
+from streaming.core.events.events import DEAD_LETTERED, Events
+from streaming.core.events.flags import PRIMARY
 from streaming.core.events.moves import with_targets
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import dead_letter_queue

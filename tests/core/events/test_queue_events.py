@@ -11,8 +11,9 @@ import pytest
 
 from sources.events import Event
 from sources.wire import decode_records, encode_arrow, encode_ndjson
+from streaming.core.events.flags import COUNTED, PRIMARY
 from streaming.core.events.packet import Packet, pack, unpack
-from streaming.core.events.queue_events import COUNTED, KINDS, PRIMARY, REMEMBERED_CHARS, QueueEvents
+from streaming.core.events.queue_events import KINDS, REMEMBERED_CHARS, QueueEvents
 from streaming.core.events.route import route
 from streaming.core.settings import Settings
 from tests.core.driving import T0, event
