@@ -8,7 +8,7 @@ nothing recent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from streaming.core.reporting.report import OrderedQueueReport
 from streaming.core.state.queues import Depth
@@ -48,8 +48,7 @@ class BasisReason:
     next_step: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(NamedTuple):
     """Which kinds of events arrive from a queue."""
 
     sends: bool
@@ -60,6 +59,27 @@ class Sides:
     """Share of recently delivered or ended messages without a reported send; None when there were none."""
     ends: bool = True
     """False: many messages were delivered, none was ever reported deleted, and they do not come back."""
+
+
+class Signs(NamedTuple):
+    """What a queue's basis follows from, beside the evidence of its counts."""
+
+    sides: Sides
+    counts_fresh: bool
+    """The broker's latest counts are current."""
+    messages_seen: bool
+    """Messages are reported at all."""
+    passed_over: bool
+    """Messages that seem to wait were passed over."""
+    went_unseen: bool
+    """Many messages turned out to be gone."""
+    left_out: bool
+    """Messages are not tracked for want of room."""
+    shown_again: bool
+    """Consumers worked for as long as the counts must agree after a contradiction. In a backlog that only grows, what unseen
+    consumers took before becomes too small a part to be noticed."""
+    dead_letters: bool
+    """It is a dead-letter queue, which needs no consumer."""
 
 
 def sides(past: Window, now: int) -> Sides:
@@ -140,30 +160,12 @@ def _went_unseen(past: Window, now: int) -> int:
     return past.change("settled", since) - past.change("departed", since)
 
 
-def basis_of(
-    e: Evidence,
-    seen: Sides,
-    name: str,
-    *,
-    counts_fresh: bool,
-    messages_seen: bool,
-    passed: bool,
-    went_unseen: bool,
-    left_out: bool,
-    shown_again: bool,
-    dead_letters: bool,
-    now: int,
-) -> BasisReason:
-    """Return the basis by the first rule that applies.
-
-    `passed`: messages that seem to wait were passed over. `went_unseen`: many of them turned out to be gone. `left_out`:
-    messages are not tracked for want of room. `shown_again`: consumers worked for as long as the counts must agree after a
-    contradiction; in a backlog that only grows, what unseen consumers took before becomes too small a part to be noticed.
-    `dead_letters`: the queue is a dead-letter queue, which needs no consumer.
-    """
+def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
+    """Return the basis of the queue called `name` by the first rule that applies."""
+    seen = signs.sides
     # 1. "Where no messages are reported, the broker's counts are all there is."
-    if not messages_seen:
-        if counts_fresh:
+    if not signs.messages_seen:
+        if signs.counts_fresh:
             return BasisReason("counts", "only the broker's counts are reported", f"instrument the consumers of {name}")
         return BasisReason("unknown", "nothing is reported any more", f"start a collector, or instrument the consumers of {name}")
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
@@ -172,27 +174,28 @@ def basis_of(
     # Messages in flight, of which no delivery was ever reported, show consumers that do not report.
     counted = e.counted_sum + e.visible_sum >= FEWEST_COUNTED and e.tracked.is_long(now) and not e.in_flight_sum
     # That nothing is received from a dead-letter queue is no sign that a consumer is missing: one count of its messages will do.
-    counted |= dead_letters and e.counted_sum + e.visible_sum > 0 and e.tracked.agreed > 0
+    counted |= signs.dead_letters and e.counted_sum + e.visible_sum > 0 and e.tracked.agreed > 0
     demonstrated = seen.deliveries or counted
     # Early on, unseen consumers are not ruled out either: few counts agree by chance, and they may be a minute old.
     early = e.seen_at > 0 and not e.tracked.is_long(now)
-    holds = e.tracked.holds(now) and (shown_again or not e.tracked.contradicted_at)
-    agree = demonstrated and (holds or not e.was_compared()) and not (early and passed)
-    if not few_sends and seen.sends and seen.ends and not went_unseen and not left_out and (agree or not e.has_counts()):
-        return _agreement(seen, name, counts_fresh=counts_fresh)
+    holds = e.tracked.holds(now) and (signs.shown_again or not e.tracked.contradicted_at)
+    agree = demonstrated and (holds or not e.was_compared()) and not (early and signs.passed_over)
+    all_there = not signs.went_unseen and not signs.left_out
+    if not few_sends and seen.sends and seen.ends and all_there and (agree or not e.has_counts()):
+        return _agreement(signs, name)
     # 3. "Deliveries without their sends: the producers are missing."
     if few_sends and (not seen.sends or (seen.unsent_ratio or 0) > 1 - FEWEST_SENDS_RATIO):
         if not seen.ends:
             return BasisReason("consumers", f"sends and deletions of {name} are not seen", _DELETIONS.format(name))
-        if dead_letters:
+        if signs.dead_letters:
             return BasisReason("consumers", f"moves to {name} are not seen: brokers do not report them", "")
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.deliveries:
-        next_step = "instrument what empties it, if anything does" if dead_letters else "instrument its consumers"
+        next_step = "instrument what empties it, if anything does" if signs.dead_letters else "instrument its consumers"
         return BasisReason("producers", f"deliveries and deletions of {name} are not seen", next_step)
     # 5. "The rest is seen in part."
-    if left_out:
+    if signs.left_out:
         return BasisReason(
             "partial",
             f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard allows",
@@ -201,14 +204,14 @@ def basis_of(
     if seen.deliveries or seen.sends:
         return BasisReason("partial", _missing(e, seen, name), _next_step(e, seen, name))
     return BasisReason(
-        "counts" if counts_fresh else "unknown", "no message was reported lately", f"instrument the consumers of {name}"
+        "counts" if signs.counts_fresh else "unknown", "no message was reported lately", f"instrument the consumers of {name}"
     )
 
 
-def _agreement(seen: Sides, name: str, *, counts_fresh: bool) -> BasisReason:
-    if counts_fresh:
+def _agreement(signs: Signs, name: str) -> BasisReason:
+    if signs.counts_fresh:
         return BasisReason("messages", "sends and ends are seen, and the broker's counts agree", "")
-    if seen.deliveries:
+    if signs.sides.deliveries:
         return BasisReason("messages", "sends and ends are seen; no broker count contradicts this", "")
     why = "only sends are seen; no broker count contradicts that nobody has received them"
     return BasisReason("messages", why, f"start a collector: it shows whether {name} has consumers that do not report")

@@ -13,6 +13,7 @@ from streaming.judge.knowledge.basis import (
     PASSED_OVER_KEPT_MS,
     QUIET_MS,
     BasisReason,
+    Signs,
     basis_of,
     head_passed_over,
     many_went_unseen,
@@ -51,19 +52,17 @@ def learn(c: Context) -> Knowledge:
     latest = summary.depths[-1] if summary.depths else None
     left_out = _left_out(c)
     _apply_counts(c, latest, left_out)
-    reason = basis_of(
-        evidence,
+    signs = Signs(
         sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
-        c.name.queue,
         counts_fresh=bool(c.broker_counts) or (latest is not None and c.now - latest.at <= COUNTS_FRESH_MS),
         messages_seen=summary.messages_seen,
-        passed=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
+        passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         went_unseen=c.ordered and many_went_unseen(c.recent, c.now),
         left_out=left_out,
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,
-        now=c.now,
     )
+    reason = basis_of(evidence, signs, c.name.queue, c.now)
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
     waiting = _waiting(c, latest)
