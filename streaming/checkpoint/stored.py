@@ -16,6 +16,7 @@ from streaming.checkpoint.offset_log import COMMITS, Partition, batch_time_ms, k
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.recovery import problems_of
 from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.shards import shard_indexes
 from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import SEGMENT, StateDamaged, StateFile, unpacked_files
 from streaming.checkpoint.versions import FOLDER as VERSIONS
@@ -118,11 +119,8 @@ def open_stored(checkpoint: Path) -> Stored:
     raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is whole", "Restore a copy of it")
 
 
-def verify(checkpoint: Path, index_of: Mapping[int, int]) -> Iterator[str]:
-    """Yield the problems of a checkpoint; none when the last batch is intact and readable. Raises as `open_stored` does.
-
-    `index_of` has the index of a shard, which the problems name, by its key.
-    """
+def verify(checkpoint: Path) -> Iterator[str]:
+    """Yield the problems of a checkpoint; none when the last batch is intact and readable. Raises as `open_stored` does."""
     manifest = manifest_of(checkpoint)
     committed = batch_ids(LocalFolder(checkpoint / COMMITS))
     ledger = VersionLedger(LocalFolder(checkpoint / VERSIONS))
@@ -131,6 +129,7 @@ def verify(checkpoint: Path, index_of: Mapping[int, int]) -> Iterator[str]:
     stored = open_stored(checkpoint)
     if len(stored.files) != manifest.checkpoint.shards:
         yield f"{len(stored.files)} of {manifest.checkpoint.shards} shards have a state"
+    index_of = shard_indexes(manifest.checkpoint.shards)
     for key in stored.files:
         shard = index_of.get(key, key)
         try:

@@ -11,6 +11,8 @@ import numpy as np
 from sinks.explain.formatting import count, printable
 from sinks.lines import to_json
 from streaming.checkpoint.manifest import locked
+from streaming.checkpoint.reshard import files_read_by_spark, reshard_into
+from streaming.checkpoint.shards import shard_indexes
 from streaming.checkpoint.state_files import StateDamaged
 from streaming.checkpoint.stored import Stored, manifest_of, open_stored, verify
 from streaming.cli.errors import CommandError
@@ -24,8 +26,6 @@ from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
 from streaming.judge.signals import SEVERITY_RANK
-from streaming.spark.reshard import files_read_by_spark, reshard_into
-from streaming.spark.shards import shard_indexes
 
 
 def inspected(checkpoint: Path) -> Iterator[str]:
@@ -62,7 +62,7 @@ def inspected(checkpoint: Path) -> Iterator[str]:
 
 def verified(checkpoint: Path) -> tuple[bool, list[str]]:
     """Return whether the last batch is intact, and lines that say so or list the problems."""
-    problems = list(verify(checkpoint, shard_indexes(manifest_of(checkpoint).checkpoint.shards)))
+    problems = list(verify(checkpoint))
     stored = open_stored(checkpoint)
     whole = (
         "the checkpoint it was created from" if stored.batch_id is None else f"batch {stored.batch_id} of {_time(stored.now_ms)}"

@@ -231,24 +231,3 @@ def prepare_worker() -> None:
 def _print_unless_java_is_gone(*arguments: Any, **named: Any) -> None:
     if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
         _print_exc(*arguments, **named)
-
-
-_WORD: Final = 0xFFFFFFFF
-# Spark's seed for hash partitioning; it can never change, because tables on disk depend on it.
-_SEED: Final = 42
-
-
-def spark_hash(value: int) -> int:
-    """Return Spark SQL's `hash()` of a 32-bit integer: Murmur3, signed. A shuffle's partition is this modulo their number."""
-    mixed = _rotate(value * 0xCC9E2D51, 15) * 0x1B873593 & _WORD
-    mixed = _rotate(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _WORD
-    mixed ^= 4  # the length in bytes
-    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _WORD
-    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _WORD
-    mixed ^= mixed >> 16
-    return mixed - (1 << 32) if mixed >> 31 else mixed
-
-
-def _rotate(word: int, left: int) -> int:
-    word &= _WORD
-    return (word << left | word >> (32 - left)) & _WORD

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.spark_files import SparkFiles
 from streaming.checkpoint.state_files import StateKeeper
 from streaming.config.source import Sources
@@ -18,7 +19,6 @@ from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
 from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool, spool_path
 from streaming.spark.readers.ticks import read_ticks
-from streaming.spark.shards import shard_keys
 from streaming.spark.spool_batches import lanes_of
 from streaming.spark.stateful_shard import REPORT_SCHEMA, STATE_SCHEMA, track_shard
 

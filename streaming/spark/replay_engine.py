@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import state_keeper
 from streaming.config.service import SparkSection
 from streaming.core.reporting.merge import Merged, merge
@@ -29,7 +30,6 @@ from streaming.spark.failure import reason_of
 from streaming.spark.pipeline import tracked
 from streaming.spark.publish import steps_of
 from streaming.spark.session import open_session
-from streaming.spark.shards import shard_keys
 
 STEPS_PER_FILE: Final = 500
 EVENTS_PER_FILE: Final = 500_000

@@ -23,6 +23,7 @@ from sinks.signal_log import signal_records
 from sources.wire.encode import encode_arrow
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.recovery import recover
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import Pruner, state_keeper
 from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import SpoolSource
@@ -39,7 +40,6 @@ from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.decode import decode_and_route
 from streaming.spark.publish import Publisher
-from streaming.spark.shards import shard_keys
 from streaming.spark.spool_batches import SpoolBatches
 from streaming.spark.spool_in_task import SPOOL
 from streaming.spark.stateful_shard import track_shard

@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 from sinks.clock import wall_ms
 from sinks.prometheus import Exposition
 from streaming.checkpoint.manifest import locked
+from streaming.checkpoint.reshard import files_read_by_spark
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.stored import open_stored
 from streaming.cli import checkpoint_commands
 from streaming.cli.checkpoint_commands import exported
@@ -23,8 +25,6 @@ from streaming.cli.main import app
 from streaming.core.state_reports import report_of
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
-from streaming.spark.reshard import files_read_by_spark
-from streaming.spark.shards import shard_keys
 from tests.e2e.service import running, values_of
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked
 from tests.streaming.spark.live import Live

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from sinks.clock import wall_ms
 from sources.wire.encode import encode_arrow
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.versions import FOLDER, VersionLedger
 from streaming.config.source import Sources, SpoolSource
 from streaming.folder import LocalFolder
 from streaming.judge.snapshot import QueueView, Snapshot
-from streaming.spark.shards import shard_keys
 from streaming.spool import cut
 from streaming.spool.ledger import Plan
 from tests.streaming.spark.live import SHARDS, Live

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from streaming.spark.internals import spark_hash
-from streaming.spark.shards import shard_keys
+from streaming.checkpoint.shards import shard_keys, spark_hash
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7, 16, 64, 256])

@@ -10,6 +10,7 @@ from streaming.checkpoint.manifest import Checkpoint, write_manifest
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import SEED
 from streaming.checkpoint.seed import Seed, write_seed
+from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import StateFile, state_keeper
 from streaming.checkpoint.stored import Stored
 from streaming.core.maintenance.reshard import reshard
@@ -18,7 +19,6 @@ from streaming.core.state.state import ShardState
 from streaming.core.state_reports import differences, report_of
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder, write_durably
-from streaming.spark.shards import shard_keys
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger, Taken
 
