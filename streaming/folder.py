@@ -63,20 +63,6 @@ class LocalFolder:
         (self.path / name).unlink(missing_ok=True)
 
 
-def batch_ids(log: Folder) -> list[int]:
-    """Return the batches in one of Spark's logs (`offsets`, `commits`), ascending: its files are named by their numbers."""
-    return sorted(int(name) for name in log.names() if name.isdigit())
-
-
-def rewrite_spark_file(folder: Folder, name: str, content: bytes) -> None:
-    """Replace a file that Spark wrote. On a local disk Hadoop keeps a checksum beside it, which is that of the old content.
-
-    The checksum goes first: Spark reads a file without one, but refuses the new content with the old one, as after a crash.
-    """
-    folder.delete(f".{name}.crc")
-    folder.write(name, content)
-
-
 def write_durably(path: Path, content: bytes | memoryview) -> None:
     """Create or replace a file so that not even a power cut leaves a partial file under its name."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -1,7 +1,7 @@
-"""Spark's log of what a batch reads from each source: the files `offsets/N` of a checkpoint.
+"""Spark's logs of the batches: what each reads from each source, the files `offsets/N` of a checkpoint, and which are finished.
 
-A file has a line with its format version, a line of JSON about the batch, then one line per source in the order in which the
-pipeline reads them: the ticks come first.
+A file of offsets has a line with its format version, a line of JSON about the batch, then one line per source in the order in
+which the pipeline reads them: the ticks come first.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Final
+
+from streaming.folder import Folder
 
 FOLDER: Final = "offsets"
 """Name of the folder in the checkpoint."""
@@ -20,6 +22,11 @@ _FIRST_SOURCE: Final = 2
 Partition = tuple[str, int]
 """Topic and partition number."""
 Offsets = Mapping[Partition, int]
+
+
+def batch_ids(log: Folder) -> list[int]:
+    """Return the batches in one of Spark's logs (`offsets`, `commits`), ascending: its files are named by their numbers."""
+    return sorted(int(name) for name in log.names() if name.isdigit())
 
 
 def batch_time_ms(logged: bytes) -> int:

@@ -17,15 +17,16 @@ import structlog
 
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import memory_file
-from streaming.checkpoint.offset_log import COMMITS
+from streaming.checkpoint.offset_log import COMMITS, batch_ids
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids, make_folder, rewrite_spark_file, sync_folder
+from streaming.folder import LocalFolder, make_folder, sync_folder
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger

@@ -1,6 +1,6 @@
-"""Flush what Spark wrote to a checkpoint on this machine, because it does not do so itself.
+"""Files that Spark wrote to a checkpoint: replace one, and flush all on this machine, because Spark does not do so itself.
 
-Without this, a power failure empties the files of half a minute (`offsets`, `commits`, the changes of Spark's own state): more
+Without that, a power failure empties the files of half a minute (`offsets`, `commits`, the changes of Spark's own state): more
 batches than a checkpoint can go back.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 
 from streaming.checkpoint.offset_log import COMMITS
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
-from streaming.folder import sync_file, sync_folder
+from streaming.folder import Folder, sync_file, sync_folder
 
 _TREES: Final = (OFFSETS, COMMITS, "state", "sources")
 _PART: Final = ".tmp"
@@ -24,6 +24,15 @@ _AT_ONCE: Final = 8
 
 _File = tuple[str, int]
 """Name and inode: a file that replaces another one has its own."""
+
+
+def rewrite_spark_file(folder: Folder, name: str, content: bytes) -> None:
+    """Replace a file that Spark wrote. On a local disk Hadoop keeps a checksum beside it, which is that of the old content.
+
+    The checksum goes first: Spark reads a file without one, but refuses the new content with the old one, as after a crash.
+    """
+    folder.delete(f".{name}.crc")
+    folder.write(name, content)
 
 
 class SparkFiles:

@@ -12,7 +12,7 @@ from typing import Final
 from streaming.checkpoint.manifest import Manifest, read_manifest
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import SEED, memory_file
-from streaming.checkpoint.offset_log import COMMITS, Partition, batch_time_ms, kafka_offsets
+from streaming.checkpoint.offset_log import COMMITS, Partition, batch_ids, batch_time_ms, kafka_offsets
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.recovery import problems_of
 from streaming.checkpoint.seed import read_seed
@@ -24,7 +24,7 @@ from streaming.checkpoint.versions import ShardVersion, Version, VersionLedger
 from streaming.core.columns import UnreadableBlob, unpack_columns
 from streaming.core.state.state import Packed, ShardState
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder
 from streaming.judge.memory import JudgeMemory
 
 _HEAD: Final = re.compile(r"(\d+)-[0-9a-f]{32}\.state")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from streaming.checkpoint.offset_log import COMMITS, last_tick, with_last_tick
+from streaming.checkpoint.offset_log import COMMITS, batch_ids, last_tick, with_last_tick
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
-from streaming.folder import Folder, batch_ids, rewrite_spark_file
+from streaming.checkpoint.spark_files import rewrite_spark_file
+from streaming.folder import Folder
 
 FOLDER: Final = "sources/0"
 """Name of the folder in the checkpoint: the ticks are the first source."""

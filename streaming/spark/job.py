@@ -17,10 +17,12 @@ from streaming.checkpoint.lease import Lease
 from streaming.checkpoint.manifest import Checkpoint, claim, find, locked
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import MemoryStore
-from streaming.checkpoint.offset_log import COMMITS, Partition, with_offsets
+from streaming.checkpoint.offset_log import COMMITS, Partition, batch_ids, with_offsets
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.spark_files import rewrite_spark_file
+from streaming.checkpoint.spool_migration import migrate
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
 from streaming.checkpoint.tick_log import continue_ticks
 from streaming.checkpoint.versions import VersionLedger
@@ -29,7 +31,7 @@ from streaming.config.model import Config, to_settings
 from streaming.config.service import Restarts
 from streaming.delivery.outlets import Outlets
 from streaming.errors import JobError, QueryFailed, SourceUnavailable, SparkDied
-from streaming.folder import Folder, batch_ids, local_folder, rewrite_spark_file
+from streaming.folder import Folder, local_folder
 from streaming.health.liveness import Watchdog
 from streaming.health.losses import Brokers, KafkaLosses
 from streaming.health.monitor import Monitor
@@ -48,7 +50,6 @@ from streaming.spark.session import open_session
 from streaming.spark.spool_batches import SpoolBatches, lanes_of
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
-from streaming.spool.migration import migrate
 from streaming.spool.planner import SpoolPlanner
 
 DRAIN_WITHIN_S = 60.0

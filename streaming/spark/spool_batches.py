@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from streaming.checkpoint.offset_log import batch_time_ms, last_tick
-from streaming.folder import Folder, batch_ids
+from streaming.checkpoint.offset_log import batch_ids, batch_time_ms, last_tick
+from streaming.folder import Folder
 from streaming.spark.spool_in_task import SPOOL
 from streaming.spool.ledger import Plan
 from streaming.spool.planner import SpoolPlanner

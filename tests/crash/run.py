@@ -22,6 +22,7 @@ from sinks.records import Destination, Record
 from sinks.signal_log import signal_records
 from sources.wire.encode import encode_arrow
 from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import Pruner, state_keeper
@@ -33,7 +34,7 @@ from streaming.delivery.outbox import Outbox
 from streaming.delivery.outlets import Outlets
 from streaming.delivery.quarantine import quarantine_records
 from streaming.delivery.sender import deliver_next
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder
 from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.versions import FOLDER, VersionLedger
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder
 from streaming.health.liveness import descendants, state_of
 from tests.faults.scene import Fault, Place, Scene
 

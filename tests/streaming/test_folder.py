@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.folder import Folder, LocalFolder, rewrite_spark_file
+from streaming.folder import Folder, LocalFolder
 from streaming.spark.hadoop_folder import HadoopFolder, open_folder
 
 
@@ -59,24 +59,6 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pyte
         folder.write("a", b"new")
     assert folder.read("a") == b"old"
     assert folder.names() == ["a"]
-
-
-def test_a_crash_never_leaves_new_content_with_the_old_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark would refuse to read the file."""
-    folder = LocalFolder(tmp_path)
-    folder.write("7", b"old")
-    folder.write(".7.crc", b"that of the old")
-    replace = Path.replace
-
-    def crash(path: Path, target: Path) -> Path:
-        replace(path, target)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", crash)
-    with pytest.raises(KeyboardInterrupt):
-        rewrite_spark_file(folder, "7", b"new")
-    assert [path.name for path in tmp_path.iterdir()] == ["7"]
-    assert folder.read("7") == b"new"
 
 
 def test_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

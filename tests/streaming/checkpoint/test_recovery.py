@@ -15,11 +15,12 @@ import structlog
 from pyspark.sql import SparkSession
 
 from streaming.checkpoint import seed, state_files
+from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.spark_files import SparkFiles
 from streaming.checkpoint.versions import FOLDER, LedgerDamaged, ShardVersion, Version, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder
 from tests.streaming.checkpoints import FOLDER as CHECKPOINTS
 from tests.streaming.checkpoints import NAMES, unpacked
 from tests.streaming.spark.live import Live

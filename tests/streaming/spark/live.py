@@ -15,7 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sinks.clock import wall_ms
 from streaming.checkpoint.memory_store import MemoryStore
+from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.spool_migration import migrate
 from streaming.checkpoint.state_files import VERSIONS_KEPT, Pruner, state_keeper
 from streaming.checkpoint.tick_log import continue_ticks
 from streaming.checkpoint.versions import VersionLedger
@@ -23,7 +25,7 @@ from streaming.config.source import Sources, SpoolSource
 from streaming.core.events.packet import Quarantined
 from streaming.core.settings import Settings
 from streaming.delivery.outlets import Outlets
-from streaming.folder import LocalFolder, batch_ids
+from streaming.folder import LocalFolder
 from streaming.health.monitor import Monitor
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
@@ -34,7 +36,6 @@ from streaming.spark.publish import Publisher
 from streaming.spark.readers.kafka import Topics
 from streaming.spark.spool_batches import SpoolBatches, lanes_of
 from streaming.spool.ledger import Plan, SpoolLedger
-from streaming.spool.migration import migrate
 from streaming.spool.planner import SpoolPlanner
 from tests.streaming.spark.packets import ndjson
 

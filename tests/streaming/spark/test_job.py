@@ -14,8 +14,9 @@ import structlog
 
 from streaming.checkpoint.manifest import Checkpoint
 from streaming.checkpoint.offset_log import kafka_offsets
+from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.config.model import Config
-from streaming.folder import Folder, LocalFolder, rewrite_spark_file
+from streaming.folder import Folder, LocalFolder
 from streaming.health.losses import Losses
 from streaming.health.monitor import Monitor
 from streaming.spark import job as module

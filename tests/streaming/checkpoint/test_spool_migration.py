@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.checkpoint.spool_migration import migrate
 from streaming.config.source import SpoolSource
 from streaming.folder import LocalFolder
 from streaming.spool.ledger import SpoolLedger
-from streaming.spool.migration import migrate
 from streaming.spool.planner import SpoolPlanner
 from tests.streaming.checkpoints import unpacked
 

@@ -10,7 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from streaming.folder import Folder, batch_ids, rewrite_spark_file
+from streaming.checkpoint.offset_log import FOLDER as OFFSETS
+from streaming.checkpoint.offset_log import batch_ids
+from streaming.checkpoint.spark_files import rewrite_spark_file
+from streaming.folder import Folder
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, take
 from streaming.spool.pieces import Piece
 
@@ -31,7 +34,7 @@ def migrate(folder_of: Callable[[str], Folder], spool: Path, ledger: SpoolLedger
 
     Does nothing in a checkpoint without such a source. After a crash, the migration is simply repeated.
     """
-    offsets = folder_of("offsets")
+    offsets = folder_of(OFFSETS)
     logged = {batch_id: found for batch_id in batch_ids(offsets) if (found := _logged(offsets.read(str(batch_id))))}
     if not logged:
         return 0
