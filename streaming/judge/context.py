@@ -24,6 +24,7 @@ from streaming.core.state.queues import (
     visibility_ms,
 )
 from streaming.core.thresholds import Thresholds
+from streaming.judge.broker_counts import COUNTS_FRESH_MS
 from streaming.judge.history import History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
@@ -33,9 +34,6 @@ from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Window
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-
-BROKER_COUNTS_FRESH_MS = 600_000
-"""Broker counts older than this are not used as current."""
 
 FEWEST_HOLDS = 10
 """With fewer finished messages, it is not known how long one may usually be held."""
@@ -194,7 +192,7 @@ def _fresh_counts(attributes: Mapping[str, Reported], now: int) -> dict[str, int
     for state in ("visible", "in_flight", "delayed"):
         if state in attributes:
             at, value = attributes[state]
-            if now - at <= BROKER_COUNTS_FRESH_MS and isinstance(value, int) and value is not True and value is not False:
+            if now - at <= COUNTS_FRESH_MS and isinstance(value, int) and value is not True and value is not False:
                 counts[state] = value
     return counts
 

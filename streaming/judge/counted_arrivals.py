@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from streaming.core.reporting.report import Arrival
 from streaming.core.state.queues import Depth
+from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
 
-COUNT_ERROR_RATIO = 0.06
 MOST_EXACT = 16
 """Up to this many messages, counts are taken to be exact: a rise by one is an arrival."""
-COUNT_LAG_MS = 90_000
-"""A count shows all that had arrived this long before it."""
 GRACE_MS = 120_000
 """A rise is announced only if no message has explained it within this time."""
 QUIET_IDS_KEPT = 1_000

@@ -13,16 +13,18 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from streaming.core.reporting.views import STATES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
+from streaming.judge.broker_counts import COUNTS_FRESH_MS
 from streaming.judge.conditions import once
-from streaming.judge.context import BROKER_COUNTS_FRESH_MS, Context
+from streaming.judge.context import Context
 from streaming.judge.drain import recent_peak
 from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
-from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, FEWEST_PASSED, QUIET_MS, some_went_unseen
+from streaming.judge.knowledge.basis import FEWEST_PASSED, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
-from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, STATES, unheard_from
+from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
@@ -159,7 +161,7 @@ def _moments(c: Context) -> Iterator[int]:
         yield unheard + 1
     for state in STATES:
         if state in summary.attributes:
-            yield summary.attributes[state].at + BROKER_COUNTS_FRESH_MS + 1
+            yield summary.attributes[state].at + COUNTS_FRESH_MS + 1
     if summary.numbers["used_up"]:
         yield summary.last_received_at + RECEIVING_MS + 1
     if c.basis != "messages":

@@ -6,15 +6,15 @@ import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import COUNTS, INTEGERS
+from streaming.core.reporting.views import STATES
 from streaming.core.state.queues import END_TOTALS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
 
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
-_STATES = ("visible", "in_flight", "delayed")
-_READ = [INTEGERS.index(name) for name in (*_STATES, *COUNTS)]
-_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in _STATES), *COUNTS)]
+_READ = [INTEGERS.index(name) for name in (*STATES, *COUNTS)]
+_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in STATES), *COUNTS)]
 _SETTLED_FROM = [TOTALS.index(name) for name in END_TOTALS]
 
 
@@ -23,7 +23,7 @@ def sample_table(queues: MergedQueues, places: Ints) -> Ints:
     table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
     totals = queues.totals[places]
     integers = queues.integers[_READ][:, places]
-    states = integers[: len(_STATES)]
+    states = integers[: len(STATES)]
     table[:, _SAME_TO] = totals[:, _SAME_FROM]
     table[:, _READ_TO] = integers.T
     reconciled, found_later = (totals[:, TOTALS.index(name)] for name in ("reconciled", "found_later"))

@@ -16,6 +16,8 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.reporting.report import AGE_BUCKETS_S as AGE_BUCKETS_S
+from streaming.core.reporting.report import AGE_SCOPES as AGE_SCOPES
+from streaming.core.reporting.report import AgeScope as AgeScope
 from streaming.core.reporting.views import Attempt as Attempt
 from streaming.core.reporting.views import MessageView as MessageView
 from streaming.core.settings import QueueName
@@ -24,9 +26,6 @@ from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
 from streaming.judge.measured import Measured
 from streaming.judge.signals import Finding, SignalName
-
-AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]
-AGE_SCOPES: tuple[AgeScope, ...] = ("all", "visible", "cloudwatch", "healthy")
 
 QueueStatus = Literal["ok", "lagging", "failing", "stalled", "stopped", "stale", "unknown"]
 QUEUE_STATUSES: tuple[QueueStatus, ...] = get_args(QueueStatus)

@@ -12,12 +12,12 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.reporting.merge import LOADED_TOGETHER, MergedQueues
 from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
+from streaming.core.reporting.views import STATES
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import NEVER, TOTALS
 from streaming.judge.durations import durations
 from streaming.judge.evaluation import Evaluation
 from streaming.judge.knowledge.basis import Basis
-from streaming.judge.knowledge.queue import STATES
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
 _revisions = count(1)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import Depth
-from streaming.judge.counted_arrivals import COUNT_LAG_MS, GRACE_MS, MOST_EXACT, CountedArrivals
+from streaming.judge.broker_counts import COUNT_LAG_MS
+from streaming.judge.counted_arrivals import GRACE_MS, MOST_EXACT, CountedArrivals
 
 QUEUE = QueueName("aws_sqs", "", "orders-dlq")
 QUIET_MS = 300_000

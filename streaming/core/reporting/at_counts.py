@@ -11,6 +11,7 @@ import numpy as np
 
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.reporting.views import STATES
 from streaming.core.settings import Settings
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
@@ -19,7 +20,6 @@ from streaming.core.tracking.windows import Windows, default_ends, window_ends
 
 LATEST_COUNTS = 30
 """For so many of a queue's counts of one step it is exact; older ones, when the job catches up, are compared with samples."""
-_STATES = ("visible", "in_flight", "delayed")
 _VISIBLE, _IN_FLIGHT, _DELAYED, _NONE = range(4)
 
 
@@ -42,11 +42,11 @@ def tracked_at_counts(
     some = nonzero((at > before - JUST_ENDED_MS) & (at <= now))
     queue, at = queue[some], at[some]
     if not len(queue):
-        return (queue, at) + (queue,) * (2 * len(_STATES))
+        return (queue, at) + (queue,) * (2 * len(STATES))
     newer = np.searchsorted(queue, queue, side="right") - 1 - np.arange(len(queue))
     latest = newer < LATEST_COUNTS
     queue, at, newer = queue[latest], at[latest], newer[latest]
-    tracked = np.stack([numbers[name][queue] for name in _STATES], axis=1)
+    tracked = np.stack([numbers[name][queue] for name in STATES], axis=1)
     just_before = tracked.copy()
     # One count of each queue at a time: a step may have many, and each changed row is looked at for every one of its queue.
     for nth in range(newer.max(initial=-1) + 1):

@@ -11,11 +11,10 @@ import pyarrow as pa
 from streaming.core.columns import Array
 from streaming.core.events.sequences import sequence_text
 from streaming.core.hashing import bits_to_uuid
-from streaming.core.reporting.views import Attempt, MessageView
+from streaming.core.reporting.views import STATES, Attempt, MessageView
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED
 
-_STATES: tuple[Literal["visible", "in_flight", "delayed"], ...] = ("visible", "in_flight", "delayed")
 _WHAT: tuple[Literal["received", "extended", "released"], ...] = ("received", "extended", "released")
 
 
@@ -73,7 +72,7 @@ class MessageColumns:
         return [
             MessageView(
                 message_id=texts[i] if texts[i] is not None else bits_to_uuid(n["hi"][i], n["lo"][i]),
-                state=_STATES[n["state"][i]],
+                state=STATES[n["state"][i]],
                 sent_at_ms=n["sent"][i],
                 receive_count=n["receive_count"][i],
                 why=why,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -31,7 +31,8 @@ AGE_BUCKETS_S: tuple[float, ...] = (
     86_400,
     345_600,
 )
-AGE_SCOPES = ("all", "visible", "cloudwatch", "healthy")
+AgeScope = Literal["all", "visible", "cloudwatch", "healthy"]
+AGE_SCOPES: tuple[AgeScope, ...] = get_args(AgeScope)
 
 OLDEST_LISTED = 3
 """How many of the messages with the oldest send time are listed."""

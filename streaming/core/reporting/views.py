@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+State = Literal["visible", "in_flight", "delayed"]
+STATES: tuple[State, ...] = get_args(State)
+"""The states of a message that is still in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class MessageView:
     """A message worth showing: a suspect, a head, a dead letter, one of the oldest."""
 
     message_id: str
-    state: Literal["visible", "in_flight", "delayed"]
+    state: State
     sent_at_ms: int
     receive_count: int
     why: tuple[str, ...]

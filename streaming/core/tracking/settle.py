@@ -25,7 +25,7 @@ from streaming.core.tracking.inferred_moves import infer_moves
 from streaming.core.tracking.last_deliveries import end_last_deliveries
 from streaming.core.tracking.overtaken import drop_overtaken
 from streaming.core.tracking.retention import last_heard, run_out
-from streaming.core.tracking.surplus_messages import COUNT_LAG_MS, find_surplus_messages
+from streaming.core.tracking.surplus_messages import SURELY_COUNTED_MS, find_surplus_messages
 from streaming.core.tracking.unnamed_targets import add_unnamed_dead_letters
 from streaming.core.tracking.windows import visible_since
 
@@ -91,7 +91,7 @@ def _drop_uncounted(state: ShardState, settings: Settings) -> None:
     """
     queues, rows = state.queues, state.rows
     left_out = queues.keeps_order(settings) | queues.column("dead_letter")
-    visible_by = np.where(left_out, 0, queues.column("without_visible_from") - COUNT_LAG_MS)
+    visible_by = np.where(left_out, 0, queues.column("without_visible_from") - SURELY_COUNTED_MS)
     if not (visible_by > 0).any():
         return
     hit = nonzero((rows["ended"] == 0) & (rows["sent"] <= visible_by[rows["queue"]]))

@@ -13,9 +13,11 @@ from streaming.core.hashing import id_hash
 from streaming.core.state.rows import F_SENT, F_TOUCHED
 from streaming.core.state.state import ShardState
 
-COUNT_LAG_MS = 120_000
-"""A broker's count may be older than its time says: it applies only to messages sent at least this long before it."""
-COUNT_ERROR_RATIO = 0.05
+SURELY_COUNTED_MS = 120_000
+"""A broker's count may be older than its time says: messages are dropped for it only if sent at least this long before it. The
+judge, which drops nothing, waits for less (`COUNT_LAG_MS`)."""
+SURPLUS_ERROR_RATIO = 0.05
+"""The count may be too low by this share."""
 BUCKETS = 16
 """Messages are ranked in buckets by id, so that the same ones are kept with 1, 2, 4, 8 or 16 shards."""
 
@@ -26,7 +28,7 @@ def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     none = np.zeros(0, dtype=np.int64)
     counted = state.queues.column("counted_most")
     # The most messages each queue can hold according to its latest counts.
-    most = np.where(counted < 0, -1, np.ceil(counted / (1 - COUNT_ERROR_RATIO))).astype(np.int64)
+    most = np.where(counted < 0, -1, np.ceil(counted / (1 - SURPLUS_ERROR_RATIO))).astype(np.int64)
     if not (most >= 0).any():
         return none, none
     counted_at = state.queues.column("counted_at")
@@ -39,7 +41,7 @@ def find_surplus_messages(state: ShardState) -> tuple[Array, Array]:
     flags = rows["flags"]
     only_sent = (rows["ended"] == 0) & ((flags & np.uint32(F_SENT | F_TOUCHED)) == F_SENT)
     since = np.maximum(rows["sent"], rows["delay"])
-    hit = nonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - COUNT_LAG_MS))
+    hit = nonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - SURELY_COUNTED_MS))
     if not len(hit):
         return none, none
     bucket = queue[hit].astype(np.int64) * BUCKETS + (id_hash(rows.at("hi", hit), rows.at("lo", hit)) % BUCKETS).astype(np.int64)

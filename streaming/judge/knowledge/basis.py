@@ -19,8 +19,6 @@ from streaming.judge.window import Window
 Basis = Literal["messages", "consumers", "producers", "partial", "counts", "unknown"]
 BASES: tuple[Basis, ...] = get_args(Basis)
 
-COUNTS_FRESH_MS = 600_000
-"""Counts older than this are not used as current."""
 SIDES_MS = 900_000
 """The period of events that shows which sides report."""
 MOST_UNSENT_RATIO = 0.1

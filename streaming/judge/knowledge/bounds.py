@@ -10,14 +10,14 @@ import math
 import numpy as np
 
 from streaming.core.columns import nonzero
+from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.window import Ints, Window
 
-COUNT_ERROR_RATIO = 0.05
+BOUND_ERROR_RATIO = 0.05
+"""The error of a count that bounds allow for. A count beyond `COUNT_ERROR_RATIO`, which is larger, contradicts, and ends them."""
 MOST_UNREPORTED_RATIO = 0.05
 """The share of sends that may be missing where receives, or the growth of a standing backlog, have shown that nearly all are
 reported."""
-NEIGHBOUR_MS = 90_000
-"""A count may be this old: the smallest count within this time is used."""
 COUNTS_OF_RATE = 5
 """How fast messages leave is taken from this many of the latest counts."""
 
@@ -35,7 +35,7 @@ def settlement_bound(past: Window, established_since: int, *, minus: int, exact:
         return None
     counted = _smallest(past, rows, exact=exact)
     # Ends since the count, taken from the sample before it, which can only overestimate them.
-    before = np.maximum(np.searchsorted(past.at, at[rows] if exact else at[rows] - NEIGHBOUR_MS, side="right") - 1, 0)
+    before = np.maximum(np.searchsorted(past.at, at[rows] if exact else at[rows] - COUNT_LAG_MS, side="right") - 1, 0)
     gone = past["departed"][-1] - past["departed"][before]
     left = nonzero(counted - gone - minus > 0)
     return int(at[rows[left[0]]]) if len(left) else None
@@ -49,7 +49,7 @@ def send_bound(past: Window, counted: int, established_since: int, *, exact: boo
     `established_since`.
     """
     if not exact:
-        counted = int(min(counted, _latest_smallest(past)) / (1 + COUNT_ERROR_RATIO))
+        counted = int(min(counted, _latest_smallest(past)) / (1 + BOUND_ERROR_RATIO))
     sent = past["sent"]
     counted = min(counted, counted + _growth_since_count(past, exact=exact))
     if counted <= 0:
@@ -73,7 +73,7 @@ def standstill_bound(past: Window, counted: int, reported_by: int, established_s
     """
     by = int(past.at.searchsorted(reported_by, side="left"))
     if not exact:
-        counted = int(counted / (1 + COUNT_ERROR_RATIO) * (1 - MOST_UNREPORTED_RATIO))
+        counted = int(counted / (1 + BOUND_ERROR_RATIO) * (1 - MOST_UNREPORTED_RATIO))
     if by >= len(past) or counted <= 0:
         return None
     sent = past["sent"]
@@ -96,10 +96,10 @@ def _growth_since_count(past: Window, *, exact: bool) -> int:
     sent = past["sent"][np.maximum(np.searchsorted(past.at, times, side="right") - 1, 0)]
     counted = _counted(past)[counts]
     between_ms = times[-1] - times
-    rows = between_ms >= (1 if exact else NEIGHBOUR_MS)
+    rows = between_ms >= (1 if exact else COUNT_LAG_MS)
     left = (sent[-1] - sent + counted - counted[-1])[rows]
     per_ms = float((left / between_ms[rows]).max(initial=0.0))
-    late_ms = int(past.at[-1] - times[-1]) + (0 if exact else NEIGHBOUR_MS)
+    late_ms = int(past.at[-1] - times[-1]) + (0 if exact else COUNT_LAG_MS)
     return int(past["sent"][-1] - sent[-1]) - math.ceil(per_ms * late_ms)
 
 
@@ -116,14 +116,14 @@ def _smallest(past: Window, rows: Ints, *, exact: bool) -> Ints:
         known: Ints = counted[rows]
         return known
     at = past["counted_at"]
-    left = np.searchsorted(at, at[rows] - NEIGHBOUR_MS, side="left")
-    right = np.searchsorted(at, at[rows] + NEIGHBOUR_MS, side="right")
+    left = np.searchsorted(at, at[rows] - COUNT_LAG_MS, side="left")
+    right = np.searchsorted(at, at[rows] + COUNT_LAG_MS, side="right")
     least = np.array([counted[i:j].min() for i, j in zip(left.tolist(), right.tolist(), strict=True)], dtype=np.int64)
-    sure: Ints = np.floor(least * (1 - COUNT_ERROR_RATIO) / (1 + COUNT_ERROR_RATIO)).astype(np.int64)
+    sure: Ints = np.floor(least * (1 - BOUND_ERROR_RATIO) / (1 + BOUND_ERROR_RATIO)).astype(np.int64)
     return sure
 
 
 def _latest_smallest(past: Window) -> int:
     counted = _counted(past)
     at = past["counted_at"]
-    return int(counted[at >= at[-1] - NEIGHBOUR_MS].min())
+    return int(counted[at >= at[-1] - COUNT_LAG_MS].min())

@@ -12,11 +12,10 @@ from operator import sub
 
 from streaming.core.reporting.report import TrackedAtCount
 from streaming.core.state.queues import Depth
+from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
 from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
 from streaming.judge.knowledge.evidence import (
     AGREEING_COUNTS,
-    COUNT_ERROR_RATIO,
-    COUNT_LAG_MS,
     EXACT_COUNTS,
     REPORTS_LAG_MS,
     Evidence,

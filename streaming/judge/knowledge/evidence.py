@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from streaming.core.state.queues import NEVER
 
-COUNT_ERROR_RATIO = 0.06
-COUNT_LAG_MS = 90_000
 REPORTS_LAG_MS = 10_000
 """Clients' reports about the time of a count have arrived by this long after it."""
 AGREEMENT_MS = 300_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
+from streaming.judge.broker_counts import COUNTS_FRESH_MS
 from streaming.judge.knowledge.basis import (
-    COUNTS_FRESH_MS,
     FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
     QUIET_MS,

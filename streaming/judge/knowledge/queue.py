@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
+from streaming.core.reporting.views import STATES, State
 from streaming.core.state.queues import NEVER, Depth
-from streaming.judge.knowledge.basis import COUNTS_FRESH_MS, BasisReason
+from streaming.judge.broker_counts import COUNT_LAG_MS, COUNTS_FRESH_MS
+from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
 from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, samples_around
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS, EXACT_COUNTS, REPORTS_LAG_MS, Evidence
+from streaming.judge.knowledge.evidence import EXACT_COUNTS, REPORTS_LAG_MS, Evidence
 from streaming.judge.measured import Measured
 from streaming.judge.signals import SignalName
 from streaming.judge.window import Window
-
-State = Literal["visible", "in_flight", "delayed"]
-STATES: tuple[State, ...] = ("visible", "in_flight", "delayed")
 
 FEWEST_SENDS = 20
 """Of fewer messages, most may have gone to the consumers that report by chance."""

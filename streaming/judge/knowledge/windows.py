@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.core.state.queues import Depth
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS, REPORTS_LAG_MS
+from streaming.judge.broker_counts import COUNT_LAG_MS
+from streaming.judge.knowledge.evidence import REPORTS_LAG_MS
 from streaming.judge.outcomes import ConsumerMark, consumer_marks
 from streaming.judge.window import Window
 

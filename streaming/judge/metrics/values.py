@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from streaming.judge.knowledge.queue import STATES
+from streaming.core.reporting.views import STATES
 from streaming.judge.metrics.metric import Times, Values, histogram_series, labelled
 from streaming.judge.snapshot import (
     AGE_BUCKETS_S,

@@ -10,11 +10,8 @@ from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
 from streaming.judge.conditions import conditions, once
-from streaming.judge.context import Context, duration, per_second
+from streaming.judge.context import FEWEST_HOLDS, Context, duration, per_second
 from streaming.judge.signals import Finding, Severity
-
-MIN_HOLDS = 10
-"""With fewer finished messages, the usual hold is unknown."""
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""
@@ -212,7 +209,7 @@ def _redrive_allow_policy(queue: QueueAttributes) -> dict[str, Any] | None:
 def short_visibility(c: Context) -> Problem | None:
     """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison."""
     held = sum(c.memory.hold_weights.values())
-    if c.visibility_ms is None or held < MIN_HOLDS or c.summary.number("visibility_timeout_s") is None:
+    if c.visibility_ms is None or held < FEWEST_HOLDS or c.summary.number("visibility_timeout_s") is None:
         return None
     usual = c.median_hold_ms
     if usual is None or usual <= c.visibility_ms:

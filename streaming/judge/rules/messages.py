@@ -11,9 +11,10 @@ from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Ra
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_dead_letter_queue
 from streaming.judge import measures
+from streaming.judge.broker_counts import COUNT_ERROR_RATIO
 from streaming.judge.conditions import once
 from streaming.judge.context import Context, duration, seconds
-from streaming.judge.counted_arrivals import COUNT_ERROR_RATIO, CountedArrivals
+from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding

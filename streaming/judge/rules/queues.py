@@ -11,9 +11,9 @@ from streaming.core.columns import nonzero
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
+from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context, duration, seconds
-from streaming.judge.knowledge.evidence import COUNT_LAG_MS
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
