@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.reporting.merge import MergedQueues
-from streaming.core.reporting.queue_columns import COUNTS, INTEGERS
+from streaming.core.reporting.queue_columns import INTEGERS, LATEST_COUNT
 from streaming.core.reporting.views import STATES
 from streaming.core.state.queues import END_TOTALS, NEVER, TOTALS
 from streaming.judge.window import COLUMN, FIELDS, Ints
@@ -13,8 +13,8 @@ from streaming.judge.window import COLUMN, FIELDS, Ints
 _SAME = tuple(name for name in FIELDS if name in TOTALS)
 _SAME_FROM = [TOTALS.index(name) for name in _SAME]
 _SAME_TO = [COLUMN[name] for name in _SAME]
-_READ = [INTEGERS.index(name) for name in (*STATES, *COUNTS)]
-_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in STATES), *COUNTS)]
+_READ = [INTEGERS.index(name) for name in (*STATES, *LATEST_COUNT)]
+_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in STATES), *LATEST_COUNT)]
 _SETTLED_FROM = [TOTALS.index(name) for name in END_TOTALS]
 
 

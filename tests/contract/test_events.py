@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.events.attributes import COUNTS, FLAGS, TEXTS
+from streaming.core.events.attributes import COUNT_ATTRIBUTES, FLAG_ATTRIBUTES, TEXT_ATTRIBUTES
 from streaming.core.settings import Settings
 from tests.contract.replaying import Lines, ev, ms, replayed
 from tests.core.driving import T0, event, run_steps
@@ -245,7 +245,7 @@ def test_a_queue_seen_through_its_attributes_alone(tmp_path: Path, attributes: E
 
 VALUES: list[Any] = [None, True, 0, -1, 1.5, 1e300, -1e300, 10**30, 2**63, "", "12", "x" * 600, [], [[1]], {}, {"a": None}]
 NAMED = [
-    *sorted(COUNTS | FLAGS | TEXTS),
+    *sorted(COUNT_ATTRIBUTES | FLAG_ATTRIBUTES | TEXT_ATTRIBUTES),
     "visibility_timeout_s",
     "retention_s",
     "max_retry_delay_s",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-COUNTS = frozenset(
+COUNT_ATTRIBUTES = frozenset(
     {
         "visible",
         "in_flight",
@@ -42,8 +42,8 @@ LONGEST_S = 315_360_000
 EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
 """2001 and 2100. Attributes ending in `_at` or `_since` are epoch milliseconds."""
 
-FLAGS = frozenset({"paused", "has_consumer", "throws_on_error", "connected", "network", "connection_open"})
-TEXTS = frozenset({"kind", "dead_letter_queue"})
+FLAG_ATTRIBUTES = frozenset({"paused", "has_consumer", "throws_on_error", "connected", "network", "connection_open"})
+TEXT_ATTRIBUTES = frozenset({"kind", "dead_letter_queue"})
 LONGEST_TEXT = 512
 
 
@@ -78,11 +78,11 @@ def _valid(reported: dict[str, Any], check_of: Callable[[str], Callable[[object]
 @lru_cache(maxsize=1024)
 def _check_of(name: str) -> Callable[[object], bool] | None:
     """Return what a value of this name must satisfy; None for anything."""
-    if name in FLAGS:
+    if name in FLAG_ATTRIBUTES:
         return _is_flag
-    if name in TEXTS:
+    if name in TEXT_ATTRIBUTES:
         return _is_text
-    if name in COUNTS:
+    if name in COUNT_ATTRIBUTES:
         return _is_count
     if name == "failed":
         return _is_flag_or_count

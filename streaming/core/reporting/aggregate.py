@@ -23,7 +23,7 @@ from streaming.core.reporting.listing import (
 )
 from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.purges import recent_purges
-from streaming.core.reporting.queue_columns import COUNTS, FLAGS, REPORTED, TIMES, QueueColumns
+from streaming.core.reporting.queue_columns import FLAGS, LATEST_COUNT, REPORT_TIMES, REPORTED, QueueColumns
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
@@ -62,7 +62,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
     selected = _select(state, w, settings)
     viewer = Viewer(state, w, settings)
     columns = _numbers(state, w, selected, now, settings)
-    columns |= {name: table.column(name).copy() for name in (*FLAGS, *TIMES, *COUNTS, *REPORTED)}
+    columns |= {name: table.column(name).copy() for name in (*FLAGS, *REPORT_TIMES, *LATEST_COUNT, *REPORTED)}
     depths = table.flat_depths()
     oldest = but_used_up = _oldest(state, w, selected, now, settings)
     if len(selected.used_up):

@@ -17,10 +17,11 @@ from streaming.core.state.queue_text import SharedTexts, read_attributes
 from streaming.core.state.queues import ConsumerState, Reported
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
-TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
-COUNTS = ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
+REPORT_TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
+"""Those of the table's times that the judge needs."""
+LATEST_COUNT = ("counted_at", "counted_visible", "counted_in_flight", "counted_delayed")
 """The table's columns that the judge needs from the broker's latest count."""
-INTEGERS = (*NUMBERS, *TIMES, *COUNTS, *REPORTED)
+INTEGERS = (*NUMBERS, *REPORT_TIMES, *LATEST_COUNT, *REPORTED)
 """All columns but FLAGS."""
 
 
@@ -41,7 +42,7 @@ class QueueColumns:
     names: bytes
     """Packed names, for `read_names`."""
     columns: dict[str, Array]
-    """Columns by name of NUMBERS, FLAGS, TIMES, COUNTS and REPORTED."""
+    """Columns by name of NUMBERS, FLAGS, REPORT_TIMES, LATEST_COUNT and REPORTED."""
     totals: Array
     """A column for each of TOTALS."""
     oldest: Array
