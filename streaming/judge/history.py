@@ -25,7 +25,7 @@ SAMPLE_EVERY_MS = 10_000
 DENSE_MS = 660_000
 AGE_TO_GAP = 20
 """Older than the dense range, a sample is dropped when its neighbours are closer together than their age divided by this."""
-KEPT_MS = 14 * 86_400_000
+SAMPLES_KEPT_MS = 14 * 86_400_000
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
@@ -270,7 +270,7 @@ class History:
                 del samples[i]
             else:
                 i += 1
-        while len(samples) > 2 and samples[0].at < now - KEPT_MS:
+        while len(samples) > 2 and samples[0].at < now - SAMPLES_KEPT_MS:
             samples[1].packed = _difference(np.zeros((0, len(FIELDS)), dtype=np.int64), self._values(samples[1]))
             del samples[0]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-KEPT_MS = 86_400_000
+TURNS_KEPT_MS = 86_400_000
 
 
 def turns_with(turns: Mapping[int, int], at_work: Mapping[str, int], finished: Mapping[str, int], now: int) -> dict[int, int]:
@@ -17,7 +17,7 @@ def turns_with(turns: Mapping[int, int], at_work: Mapping[str, int], finished: M
 
     `at_work`: consumer -> since when it worked on its oldest message then; `finished`: when it finished its latest one.
     """
-    found = {bucket: at for bucket, at in turns.items() if at > now - KEPT_MS}
+    found = {bucket: at for bucket, at in turns.items() if at > now - TURNS_KEPT_MS}
     for consumer, since in at_work.items():
         ended_at = finished.get(consumer, 0)
         if ended_at > since:

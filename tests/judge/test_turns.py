@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.judge.turns import KEPT_MS, longest_turn_ms, turns_with
+from streaming.judge.turns import TURNS_KEPT_MS, longest_turn_ms, turns_with
 
 NOW = 1_000_000
 
@@ -19,8 +19,8 @@ def test_a_turn_ends_when_its_consumer_finishes_a_message() -> None:
 def test_the_longest_of_a_day_counts() -> None:
     """An earlier one is forgotten."""
     turns = turns_with({}, {"a": NOW - 60_000}, {"a": NOW}, NOW)
-    later = NOW + KEPT_MS // 2
+    later = NOW + TURNS_KEPT_MS // 2
     turns = turns_with(turns, {"a": later - 1_000}, {"a": later}, later)
     assert (longest_turn_ms(turns) or 0) >= 60_000
-    assert (longest_turn_ms(turns_with(turns, {}, {}, NOW + KEPT_MS)) or 0) < 2_000
-    assert longest_turn_ms(turns_with(turns, {}, {}, NOW + 2 * KEPT_MS)) is None
+    assert (longest_turn_ms(turns_with(turns, {}, {}, NOW + TURNS_KEPT_MS)) or 0) < 2_000
+    assert longest_turn_ms(turns_with(turns, {}, {}, NOW + 2 * TURNS_KEPT_MS)) is None

@@ -31,7 +31,7 @@ FIRING_MS = 60_000
 end it, and neither do deliveries that were finished before it began."""
 LONGER_FACTOR = 1.5
 
-RECEIVING_MS = 120_000
+NOBODY_RECEIVES_MS = 120_000
 """When nothing was received for this long, nor for half as long beyond the visibility timeout, the consumers are gone, not
 broken."""
 
@@ -83,7 +83,7 @@ def _most_fail(c: Context) -> bool:
 
 
 def _nobody_receives(c: Context) -> bool:
-    return c.now - c.summary.last_received_at > max(RECEIVING_MS, _window_ms(c) + RECEIVING_MS // 2)
+    return c.now - c.summary.last_received_at > max(NOBODY_RECEIVES_MS, _window_ms(c) + NOBODY_RECEIVES_MS // 2)
 
 
 def _quick_span_ms(c: Context) -> int:
