@@ -119,10 +119,11 @@ class _Connection(stomp.connect.BaseConnection, stomp.protocol.Protocol12):  # t
 class Session:
     """A connection that has logged in. Created by `open_session`."""
 
-    def __init__(self, connection: _Connection, listener: _Listener, address: Address) -> None:
+    def __init__(self, connection: _Connection, listener: _Listener, address: Address, client_id: str) -> None:
         self._connection = connection
         self._listener = listener
         self.address = address
+        self.client_id = client_id
 
     @property
     def server(self) -> str:
@@ -199,14 +200,13 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
         password = config.password()
     except ValueError as error:
         raise BrokerUnavailable(str(address), str(error)) from error
+    # Use a new client id every time: a broker refuses one that an earlier, half-dead connection still has.
+    client_id = f"queuewatch-{uuid.uuid4().hex}"
     try:
-        # Use a new client id every time: a broker refuses one that an earlier, half-dead connection still
-        # has.
-        client_id = f"queuewatch-{uuid.uuid4().hex}"
         connection.connect(config.username, password, headers={"client-id": client_id})
     except Exception as error:
         raise unreachable(config, address) from error
-    session = Session(connection, listener, address)
+    session = Session(connection, listener, address, client_id)
     if not listener.settled.wait(config.connect_timeout_s):
         session.close()
         raise BrokerUnavailable(

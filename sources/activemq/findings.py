@@ -18,6 +18,8 @@ POLICY_XML = """\
     <policyEntries>
       <!-- Entries do not merge: repeat these attributes in every entry that is more specific than this one. -->
       <policyEntry queue=">" advisoryForDelivery="true" advisoryForDispatched="true" advisoryForConsumed="true"/>
+      <!-- Without it an entry for topic=">" applies: that of the stock configuration discards advisories beyond a limit. -->
+      <policyEntry topic="ActiveMQ.Advisory.>"/>
     </policyEntries>
   </policyMap>
 </destinationPolicy>"""
@@ -69,12 +71,14 @@ class Observed:
     """Advisories with an empty body."""
     silent_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Queue -> policy attributes that seem to be off (`unprepared.FlagWatch`)."""
+    discarded: int = 0
+    """Advisories that the broker discarded (`discarded.DiscardWatch`)."""
 
 
 def diagnose(seen: Observed) -> list[Finding]:
     """Return all findings in the order in which to fix them."""
     found = [_version(seen), _statistics(seen), _subscriptions(seen), *_advisories(seen)]
-    found += [_bodies(seen), _silent_queues(seen)]
+    found += [_bodies(seen), _silent_queues(seen), _discarded(seen)]
     return [finding for finding in found if finding is not None]
 
 
@@ -153,3 +157,11 @@ def _silent_queues(seen: Observed) -> Finding | None:
     what = "messages move through these queues without the advisories in brackets: " + "; ".join(parts)
     fix = f"their policy entry is another one than that of >: repeat the attributes there:\n{POLICY_XML}"
     return Finding("queues", "error", what, fix)
+
+
+def _discarded(seen: Observed) -> Finding | None:
+    if not seen.discarded:
+        return None
+    what = f"the broker discarded {seen.discarded} advisories while the collector was behind: what they reported is lost"
+    fix = f"give advisories a policy entry of their own, without a pendingMessageLimitStrategy:\n{POLICY_XML}"
+    return Finding("discarded", "error", what, fix)

@@ -63,6 +63,9 @@ class SubscriptionCounts:
     prefetch: int
     full: bool
     """`slowConsumer`: its prefetch window is full while more messages wait."""
+    client_id: str = ""
+    undispatched: int = 0
+    """Messages for it that were never dispatched: they wait for room in its prefetch window, or were discarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,14 @@ def _queue(values: Mapping[str, Any]) -> QueueCounts | None:
 
 def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
     key = (str(values["connectionId"]), int(values["sessionId"]), str(values["destinationName"]))
-    return SubscriptionCounts(key, int(values["dispatchedQueueSize"]), int(values["prefetchSize"]), bool(values["slowConsumer"]))
+    return SubscriptionCounts(
+        key=key,
+        dispatched=int(values["dispatchedQueueSize"]),
+        prefetch=int(values["prefetchSize"]),
+        full=bool(values["slowConsumer"]),
+        client_id=str(values["clientId"]),
+        undispatched=int(values["enqueueCounter"]) - int(values["dispatchedCounter"]),
+    )
 
 
 def _values(body: str | bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from sources.activemq import poll, probe
 from sources.activemq.advisory import CONNECTION_TOPIC, QUEUE_TOPICS, MessageAdvisory, parse
 from sources.activemq.config import ActiveMQCollectorConfig, matches
 from sources.activemq.connection import Session
+from sources.activemq.discarded import DiscardWatch
 from sources.activemq.errors import BrokerUnavailable
 from sources.activemq.event_builder import SYSTEM
 from sources.activemq.findings import PERMISSIONS_XML, Finding, Observed, diagnose
@@ -55,6 +56,7 @@ class Watch:
         self._probe = None if config.probe_queue is None else probe.Probe(session, config.probe_queue)
         self._reconciler = Reconciler(lifecycle)
         self._flags = FlagWatch()
+        self._discards = DiscardWatch(session.client_id)
         self._replay_ends_s: float | None = None
         self._next_flush_s = 0.0
         self._next_heartbeat_s = 0.0
@@ -129,6 +131,7 @@ class Watch:
             probe_refused=None if probed is None else probed.refused,
             bodiless=self._lifecycle.bodiless - self._bodiless_before,
             silent_flags=self._flags.missing(),
+            discarded=self._discards.discarded,
         )
         if observed == self._observed_before:
             return None
@@ -175,6 +178,7 @@ class Watch:
         for counts in watched:
             self._add([self._queue_state(counts, self._flags.observe(counts), at_ms)])
         self._flags.keep_only({counts.queue for counts in watched})
+        self._discards.observe(done.subscriptions)
         self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms))
         self._add(self._changed_consumers(incoming.at_ms))
 

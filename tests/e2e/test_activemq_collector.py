@@ -1,9 +1,11 @@
 """The collector against brokers that restart, require a login, use TLS, or lack the required configuration."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from sources.activemq.collector import ActiveMQCollector
 from sources.activemq.config import ActiveMQCollectorConfig
 from sources.activemq.doctor import check_broker, examine
-from sources.activemq.findings import PERMISSIONS_XML, Finding
+from sources.activemq.findings import PERMISSIONS_XML, POLICY_XML, Finding
 from sources.doctor import as_text
 from sources.events import Event
 from tests.services.activemq import ActiveMQ, Policy
@@ -365,6 +367,71 @@ def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported() -> None:
         )
     missing = collected.of("queue_state", "quiet.orders")[-1]["attributes"]["missing_advisories"]
     assert missing == ["advisoryForConsumed", "advisoryForDelivery", "advisoryForDispatched"]
+
+
+# -- advisories that the broker discards --
+
+
+@dataclass(frozen=True)
+class WithTopicPolicy(Policy):
+    """The policy entry of the stock `activemq.xml` for all topics with smaller limits, and other entries for topics."""
+
+    others: str = ""
+
+    def xml(self) -> str:
+        """Return the elements of all entries."""
+        limit = '<constantPendingMessageLimitStrategy limit="20"/>'
+        stock = f"""<policyEntry topic="&gt;" topicPrefetch="20">
+            <pendingMessageLimitStrategy>{limit}</pendingMessageLimitStrategy></policyEntry>"""
+        return stock + self.others + super().xml()
+
+
+def reported_after_an_outage(policy: Policy) -> tuple[int, Finding | None]:
+    """Send 5,000 messages while events cannot be delivered; return how many are reported then, and what is said of the rest."""
+    events: list[Event] = []
+    free, stop = threading.Event(), threading.Event()
+
+    def emit(some: Sequence[Event]) -> None:
+        events.extend(some)
+        if any(event.get("queue") == "busy" for event in some):
+            free.wait(120)
+
+    def sent() -> int:
+        return sum(event["type"] == "sent" and event["queue"] == "busy" for event in events)
+
+    def found() -> Finding | None:
+        return next((finding for finding in collector.findings if finding.check == "discarded"), None)
+
+    with services(), broker.start(broker.Setup(policies=(policy,))) as running:
+        collector = ActiveMQCollector(configured(running, max_waiting_advisories=10))
+        collecting = threading.Thread(target=collector.run, args=(emit, stop))
+        collecting.start()
+        try:
+            until(lambda: levels(collector.findings).get("advisories") == "ok", "the advisories are found to work")
+            client = Client(running)
+            for _ in range(5_000):
+                client.send("busy", persistent="false")
+            free.set()
+            until(lambda: sent() == 5_000 or found() is not None, "all messages are reported, or the loss")
+            client.close()
+        finally:
+            free.set()
+            stop.set()
+            collecting.join(10)
+    return sent(), found()
+
+
+def test_advisories_that_the_broker_discards_are_counted() -> None:
+    """Its stock configuration keeps only some of them for a collector that waits."""
+    reported, finding = reported_after_an_outage(WithTopicPolicy())
+    assert finding is not None
+    assert f"discarded {5_000 - reported} advisories" in finding.what
+    assert '<policyEntry topic="ActiveMQ.Advisory.>"/>' in (finding.fix or "")
+
+
+def test_the_documented_policy_entry_keeps_advisories_for_a_collector_that_waits() -> None:
+    [documented] = re.findall("<policyEntry topic=.*?/>", POLICY_XML)
+    assert reported_after_an_outage(WithTopicPolicy(others=documented)) == (5_000, None)
 
 
 # -- transactions --

@@ -23,6 +23,7 @@ class PlayedSession:
     server = "ActiveMQ/6.3.1"
     version = (6, 3, 1)
     address = ADDRESS
+    client_id = "queuewatch-1"
 
     def __init__(self, inbox: Inbox, frames: list[Incoming], *, is_broken: bool = False) -> None:
         self._is_broken = is_broken

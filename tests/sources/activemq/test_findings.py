@@ -56,6 +56,7 @@ def test_a_well_prepared_broker_has_no_findings() -> None:
             'switch on advisoryForDispatched="true"',
         ),
         ({"probe_refused": "not authorized"}, "advisories", "warning", "authorizationEntry"),
+        ({"discarded": 24_860}, "discarded", "error", '<policyEntry topic="ActiveMQ.Advisory.>"/>'),
         ({"bodiless": 3}, "bodies", "warning", "transformation:jms-advisory-json"),
         (
             {"silent_flags": {"a": frozenset({"advisoryForConsumed"})}},

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sources.activemq.consumers import Consumer
+from sources.activemq.discarded import DiscardWatch
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.poll import Round, StatisticsPoll
 from sources.activemq.reconcile import GONE, NOT_GONE, Reconciler
@@ -55,6 +56,9 @@ SUBSCRIPTION_REPLY = {
     "dispatchedQueueSize": 3,
     "prefetchSize": 5,
     "slowConsumer": True,
+    "clientId": "app",
+    "enqueueCounter": 9,
+    "dispatchedCounter": 7,
 }
 
 
@@ -86,7 +90,7 @@ def test_visible_is_never_negative() -> None:
 
 def test_counts_of_a_subscription() -> None:
     counts = parse_reply(reply(SUBSCRIPTION_REPLY))
-    assert counts == SubscriptionCounts(("ID:app-1", 1, "orders"), 3, 5, True)
+    assert counts == SubscriptionCounts(("ID:app-1", 1, "orders"), 3, 5, True, "app", 2)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +329,41 @@ def test_a_consumer_older_than_the_collector_has_the_broker_s_count() -> None:
     Reconciler(driven.lifecycle).observe(counts, START_MS, START_MS + 5)
     [event] = driven.lifecycle.consumer_states(START_MS + 6)
     assert (event["attributes"]["dispatched"], event["attributes"]["full"]) == (4, True)
+
+
+# -- what the broker discards --
+
+ADVISORIES: SubscriptionKey = ("ID:broker-4:1", -1, "ActiveMQ.Advisory.MessageDelivered.Queue.>,ActiveMQ.Advisory.Connection")
+
+
+def of_own(dispatched: int, undispatched: int, *, client_id: str = "queuewatch-1") -> SubscriptionCounts:
+    """Return the broker's counts of a subscription to advisories, by default of our own."""
+    return SubscriptionCounts(ADVISORIES, dispatched, 32_767, False, client_id, undispatched)
+
+
+@pytest.mark.parametrize(
+    ("why", "polls", "discarded"),
+    [
+        ("nothing was lost", [of_own(0, 0)] * 3, 0),
+        ("it waits for room in the full window", [of_own(32_767, 900), of_own(32_766, 800), of_own(0, 0)] * 3, 0),
+        ("it was on its way at two polls, not at the third", [of_own(0, 1), of_own(0, 1), of_own(0, 0)], 0),
+        (
+            "the window has room, so nothing waits",
+            [of_own(32_767, 25_900), of_own(550, 24_860), *[of_own(0, 24_860)] * 2],
+            24_860,
+        ),
+        ("more is lost later", [*[of_own(0, 10)] * 3, of_own(32_767, 900), *[of_own(0, 30)] * 3], 30),
+        ("they are another client's", [of_own(0, 5, client_id="dashboard")] * 3, 0),
+        ("it is our subscription to replies", [SubscriptionCounts(KEY, 0, 1, False, "queuewatch-1", 5)] * 3, 0),
+    ],
+)
+def test_advisories_that_the_broker_never_dispatched_were_discarded(
+    why: str, polls: list[SubscriptionCounts], discarded: int
+) -> None:
+    watch = DiscardWatch("queuewatch-1")
+    for counts in polls:
+        watch.observe([counts])
+    assert watch.discarded == discarded, why
 
 
 # -- what a queue does not report --
