@@ -9,10 +9,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from botocore.regions import EndpointResolver
+from botocore.utils import ensure_boolean
 
 from queuewatch.proxy.signing import SERVICE
 
 _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
+
+_VARIANTS: Final = ("use_fips_endpoint", "use_dualstack_endpoint")
 
 
 class NotConfigured(Exception):
@@ -72,9 +75,16 @@ class Upstreams:
 
 
 def upstream_of_region(session: Any, region: str) -> Upstream:
-    """Return AWS' endpoint of a region from botocore's table. Raises `ValueError` for an unknown region."""
+    """Return AWS' endpoint of a region from botocore's table, by the session's settings for FIPS and dual-stack endpoints.
+
+    Raises `ValueError` if there is none.
+    """
     # Use the table, because a client would use AWS_ENDPOINT_URL_SQS, which may be this proxy's own address.
-    found = EndpointResolver(session.get_data("endpoints")).construct_endpoint(SERVICE, region)
+    fips, dual_stack = (ensure_boolean(session.get_config_variable(name) or False) for name in _VARIANTS)
+    found = EndpointResolver(session.get_data("endpoints")).construct_endpoint(
+        SERVICE, region, use_fips_endpoint=fips, use_dualstack_endpoint=dual_stack
+    )
     if not found or not found.get("hostname"):
-        raise ValueError(f"{region!r} is not a region with SQS; give --endpoint {region}=https://…")
+        kind = "".join(f" and {name}" for name, wanted in zip(_VARIANTS, (fips, dual_stack), strict=True) if wanted)
+        raise ValueError(f"no endpoint of SQS is known for {region!r}{kind}; give --endpoint {region}=https://…")
     return Upstream(region, f"https://{found['hostname']}")
