@@ -182,12 +182,14 @@ class BackgroundSender:
         self._finalizer_registered = True
 
     def _flush_at_exit(self) -> None:
+        _notice_fork()
         thread = self._thread
         if thread is None or not thread.is_alive() or self.exit_deadline_s <= 0:
             return  # `close` does the rest
         self._wait_at_exit(self.flush)
 
     def _close_at_exit(self) -> None:
+        _notice_fork()
         grace_s = _GRACE_S / max(1, len(_senders))  # together they delay the exit no longer than one
         self._wait_at_exit(lambda within_s: self._close(within_s, grace_s))
 

@@ -85,6 +85,31 @@ def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
     assert sorted(json.loads(line)["type"] for line in lines) == ["flushes", "parent", "waits"]
 
 
+_FORK_IN_C_THAT_EXITS = """
+import atexit, ctypes, os, sys, time
+from queuewatch.sender import BackgroundSender
+from queuewatch.transports import open_transport
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=5)
+sender.offer([{"type": "parent"}])
+time.sleep(0.3)  # the sender's thread waits for more events
+child = ctypes.PyDLL(None).fork()
+if not child:
+    began_s = time.monotonic()
+    atexit._run_exitfuncs()
+    os._exit(0 if time.monotonic() - began_s < 1 else 2)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_that_python_did_not_fork_exits_at_once(tmp_path: Path) -> None:
+    """A uWSGI worker that made no call neither waits for the parent's sender nor reports the parent's events as lost."""
+    command = [sys.executable, "-c", _FORK_IN_C_THAT_EXITS, f"spool:{tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    assert [json.loads(line)["type"] for line in lines] == ["parent"]
+
+
 _FORK_OF_A_TRANSPORT_THAT_RAISES = """
 import os
 from queuewatch import Transport
