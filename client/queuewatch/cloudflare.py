@@ -13,7 +13,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +21,11 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urljoin
 
 from queuewatch.clock import now_ms
-from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
+from queuewatch.consumer_name import consumer_name
+from queuewatch.environment import TO_VARIABLE, is_disabled
 from queuewatch.events import WIRE_VERSION, Event
-from queuewatch.sender import BackgroundSender
-from queuewatch.transports import Transport, open_transport
+from queuewatch.sharing import Limits, SharedSender, acquire, release
+from queuewatch.transports import Transport
 from queuewatch.transports.http import NoRedirect
 from queuewatch.transports.secrets import shown
 
@@ -94,13 +94,14 @@ class PullConsumer:
     ) -> None:
         """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
 
-        Raises `ValueError` for an invalid `to`.
+        Raises `ValueError` for an invalid `to`; an invalid QUEUEWATCH_TO is logged, and nothing is reported. Consumers with the
+        same destination share one sender, as watched clients do; it is also flushed before SIGTERM ends the process.
         """
         self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
         self._account_id = account_id
         self._queue = queue
         self._token = token
-        self._consumer = consumer or os.environ.get(CONSUMER_VARIABLE) or f"{socket.gethostname()}/{os.getpid()}"
+        self._consumer = consumer_name(consumer)
         self._lease_ms = int(visibility_timeout_s * 1000)
         self._max_retries = max_retries
         self._dead_letter_queue = dead_letter_queue
@@ -108,7 +109,7 @@ class PullConsumer:
         self._timeout_s = timeout_s
         self._clock_ms = clock_ms
         self._opener = urllib.request.build_opener(NoRedirect())
-        self._sender = _sender(to)
+        self._shared = _shared_sender(to)
         self.unknown = 0
         """Number of settlements that the API did not attribute to a message; they are not reported."""
 
@@ -148,12 +149,17 @@ class PullConsumer:
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until everything so far is sent; return False on a timeout."""
-        return self._sender is None or self._sender.flush(timeout_s)
+        return self._shared is None or self._shared.sender.flush(timeout_s)
 
     def close(self) -> None:
         """Send the remaining events within the sender's exit deadline."""
-        if self._sender is not None:
-            self._sender.close()
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        if release(shared):
+            shared.sender.close()
+        else:
+            shared.sender.flush(shared.sender.exit_deadline_s)
 
     def __enter__(self) -> Self:
         return self
@@ -199,12 +205,12 @@ class PullConsumer:
             "scope": self._account_id,
             "queue": self._queue,
             "message_id": message.id,
-            "consumer": self._consumer,
+            "consumer": self._consumer(),
         }
 
     def _report(self, events: Sequence[Event]) -> None:
-        if self._sender is not None and events:
-            self._sender.offer(events)
+        if self._shared is not None and events:
+            self._shared.sender.offer(events)
 
     def _post(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         token = self._token or os.environ.get(TOKEN_VARIABLE, "")
@@ -232,11 +238,10 @@ class PullConsumer:
         return result if isinstance(result, dict) else {}
 
 
-def _sender(to: str | Transport | None) -> BackgroundSender | None:
-    to = to or os.environ.get(TO_VARIABLE)
-    if not to or is_disabled():
+def _shared_sender(to: str | Transport | None) -> SharedSender | None:
+    if is_disabled() or not (to or os.environ.get(TO_VARIABLE)):
         return None
-    return BackgroundSender(to if isinstance(to, Transport) else open_transport(to))
+    return acquire(to or None, Limits())
 
 
 def _count(result: Mapping[str, Any], name: str) -> int:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
-from queuewatch.arguments import LONGEST_NAME, check_arguments
-from queuewatch.celery_exit import flush_before_celery_exit
-from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled
-from queuewatch.handles import HandleMap
+from queuewatch.arguments import check_arguments
+from queuewatch.consumer_name import consumer_name
+from queuewatch.environment import is_disabled
 from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
-from queuewatch.log import log_error, log_warning
+from queuewatch.log import log_warning
 from queuewatch.registration import Registration
-from queuewatch.sender import BackgroundSender, flush_all
-from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
+from queuewatch.sharing import Limits, SharedSender, acquire, release
 from queuewatch.sqs_events import Translator
-from queuewatch.transports import Transport, open_transport
+from queuewatch.transports import Transport
 
 
 class Watch:
@@ -32,7 +28,7 @@ class Watch:
         emitter: Any = None,
         hooks: SqsHooks | None = None,
         translator: Translator | None = None,
-        sender: _SharedSender | None = None,
+        sender: SharedSender | None = None,
     ) -> None:
         # A weak reference, because the table of watches must not keep alive a client that the application has dropped.
         self._emitter = None if emitter is None else weakref.ref(emitter)
@@ -74,34 +70,15 @@ class Watch:
             self._hooks.active = False
             if emitter is not None and _watches.get(emitter) is self:
                 del _watches[emitter]
-            self._sender.users -= 1
-            last = self._sender.users == 0
-            if last:
-                _shared.pop(self._sender.key, None)
-            if not _shared:
-                leave_sigterm_alone()
-        if last:
+            is_last = release(self._sender)
+        if is_last:
             self._sender.sender.close()
-
-
-class _SharedSender:
-    """One sender and one handle map for all watched objects with the same destination and limits.
-
-    The map is shared because an application may receive with one client and delete with another.
-    """
-
-    def __init__(self, key: Any, sender: BackgroundSender, handles: HandleMap) -> None:
-        self.key = key
-        self.sender = sender
-        self.handles = handles
-        self.users = 0
 
 
 _lock = threading.RLock()
 _watches: weakref.WeakKeyDictionary[Any, Watch] = weakref.WeakKeyDictionary()
 _registrations: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
 """By emitter, also of those that are no longer watched."""
-_shared: dict[Any, _SharedSender] = {}
 
 
 def watch(
@@ -145,24 +122,12 @@ def watch(
     )
     emitter = _emitter_of(session_or_client)
     _warn_of_another_service(session_or_client)
-    transport, key = _transport_of(to)
-    if transport is None:
-        return Watch()
     lineage = Lineage(lineage_attribute, dead_letter_queues or {}) if lineage_attribute else None
-    limits = (max_buffered, max_batch, linger_s, exit_deadline_s, max_handles)
+    shared = acquire(to, Limits(max_buffered, max_batch, linger_s, exit_deadline_s, max_handles))
+    if shared is None:
+        return Watch()
     with _lock:
-        shared = _shared.get((key, limits))
-        if shared is None:
-            sender = BackgroundSender(
-                transport,
-                max_buffered=max_buffered,
-                max_batch=max_batch,
-                linger_s=linger_s,
-                exit_deadline_s=exit_deadline_s,
-            )
-            shared = _shared[(key, limits)] = _SharedSender((key, limits), sender, HandleMap(max_handles))
-        shared.users += 1
-        translator = Translator(shared.handles, _consumer_name(consumer), scope=scope, lineage=lineage)
+        translator = Translator(shared.handles, consumer_name(consumer), scope=scope, lineage=lineage)
         hooks = SqsHooks(translator, shared.sender.offer, lineage_attribute=lineage_attribute)
         registration = _registrations.get(emitter)
         if registration is None:
@@ -172,9 +137,6 @@ def watch(
         made = _watches[emitter] = Watch(emitter, hooks, translator, shared)
     if former is not None:
         former.unwatch()
-    if exit_deadline_s > 0:
-        flush_before_sigterm(flush_all)
-        flush_before_celery_exit(flush_all)
     return made
 
 
@@ -183,12 +145,6 @@ def unwatch(session_or_client: Any = None) -> None:
     found = _watches.get(_emitter_of(session_or_client))
     if found is not None:
         found.unwatch()
-
-
-def flush(timeout_s: float = 5.0) -> bool:
-    """Call `Watch.flush` for everything watched in this process."""
-    done = [shared.sender.flush(timeout_s) for shared in list(_shared.values())]
-    return all(done)
 
 
 def stats() -> dict[str, dict[str, int | str | None]]:
@@ -235,54 +191,6 @@ def _warn_of_another_service(watched: Any) -> None:
     service = getattr(getattr(of_client, "service_model", None), "service_name", None)
     if isinstance(service, str) and service != "sqs":
         log_warning("watch was given a client of %s, not of SQS: none of its calls is reported", service)
-
-
-def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:
-    """Return the transport and its identity, or None if the environment names no usable one."""
-    if isinstance(to, Transport):
-        return to, id(to)
-    if to is not None:
-        return open_transport(to), to
-    to = os.environ.get(TO_VARIABLE)
-    if not to:
-        raise ValueError(f"no telemetry destination: give `to` or set {TO_VARIABLE}")
-    try:
-        return open_transport(to), to
-    except ValueError as error:  # a typo in a deployment must not keep the application from starting
-        log_error("%s: %s; no telemetry is sent", TO_VARIABLE, error)
-        return None, None
-
-
-def _consumer_name(given: str | None) -> Any:
-    given = given or _consumer_of_environment()
-    if given:
-        return lambda: given
-    host = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
-    names: dict[int, str] = {}
-
-    def name() -> str:
-        process = os.getpid()  # changes after a fork
-        if process not in names:
-            names[process] = f"{host}/{process}"
-        return names[process]
-
-    return name
-
-
-def _consumer_of_environment() -> str:
-    """Return the name that the environment gives, cut to what the service accepts: a typo must not stop the application."""
-    found = os.environ.get(CONSUMER_VARIABLE, "")
-    usable = found[:LONGEST_NAME].encode(errors="replace").decode()
-    if usable != found:
-        _warn_of_consumer(
-            f"{CONSUMER_VARIABLE} is longer than {LONGEST_NAME} characters or no valid UTF-8: {usable!r} is reported"
-        )
-    return usable
-
-
-@lru_cache(maxsize=1)
-def _warn_of_consumer(words: str) -> None:
-    log_warning("%s", words)  # once, for a process may watch many clients
 
 
 def _after_fork_in_child() -> None:

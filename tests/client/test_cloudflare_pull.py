@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from queuewatch.cloudflare import Message, PullConsumer, PullError
+from queuewatch.sender import _senders
+from queuewatch.sharing import _shared
 from queuewatch.transports import Transport
 from sources.wire import decode_records
 from tests.client.pull_broker import START_MS, Broker, Held, serving
@@ -289,8 +296,68 @@ def test_without_a_destination_it_is_a_plain_client(monkeypatch: pytest.MonkeyPa
         assert consumer.flush()
 
 
+def test_an_invalid_destination_in_the_environment_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typo in a deployment must not keep the application from starting. One in its code is an error."""
+    monkeypatch.setenv("QUEUEWATCH_TO", "kafak://broker:9092/events")
+    with PullConsumer("a", "0123", queue="orders") as consumer:
+        assert consumer.flush()
+    assert "QUEUEWATCH_TO" in caplog.text
+    with pytest.raises(ValueError, match="kafak"):
+        PullConsumer("a", "0123", queue="orders", to="kafak://broker:9092/events")
+
+
+def test_consumers_that_are_dropped_leave_one_sender(tmp_path: Path) -> None:
+    """An application may make one for each batch and close none. Closing one sends its events and leaves the others theirs."""
+    before, shared = len(_senders), set(_shared)
+    consumers = [PullConsumer("a", "0123", queue="orders", to=f"spool:{tmp_path}") for _ in range(20)]
+    assert len(_senders) == before + 1
+    for consumer in consumers:
+        consumer._report([{"v": 1, "type": "heartbeat", "at": START_MS, "consumer": "x"}])
+        consumer.close()
+        consumer.close()
+    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    assert len(lines) == 20
+    assert set(_shared) == shared
+
+
+_TERMINATED = """
+import os, signal, sys, time
+from queuewatch.cloudflare import Message, PullConsumer
+consumer = PullConsumer("a", "0123", queue="orders", to=sys.argv[1])
+consumer._post = lambda *_: {"ackCount": 1, "retryCount": 0}
+consumer.settle(acks=[Message("m0", None, 1, "lease", 0, 2**60, {})])
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(10)
+"""
+
+
+def test_sigterm_does_not_lose_the_last_settlements(tmp_path: Path) -> None:
+    """Their messages would look held until the lease ends."""
+    done = subprocess.run([sys.executable, "-c", _TERMINATED, f"spool:{tmp_path}"], timeout=60, check=False)
+    assert done.returncode == -signal.SIGTERM
+    [line] = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    assert json.loads(line)["type"] == "deleted"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_consumer_has_a_name_of_its_own() -> None:
+    """Deliveries of two processes under one name look like those of one."""
+    with _consumer(Broker(), name=None) as (_, consumer, _):
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(write, consumer._consumer().encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 1000).decode().endswith(f"/{child}")
+
+
 @contextmanager
-def _consumer(given: Broker, *, knows: bool = True) -> Iterator[tuple[Broker, PullConsumer, Kept]]:
+def _consumer(
+    given: Broker, *, knows: bool = True, name: str | None = "billing-1"
+) -> Iterator[tuple[Broker, PullConsumer, Kept]]:
     broker = replace(given, messages=[Held(f"m{i}", START_MS - 5_000) for i in range(3)], dead=[], requests=[])
     settings: dict[str, Any] = {}
     if knows:
@@ -304,7 +371,7 @@ def _consumer(given: Broker, *, knows: bool = True) -> Iterator[tuple[Broker, Pu
             queue="orders",
             to=kept,
             token="hush",
-            consumer="billing-1",
+            consumer=name,
             visibility_timeout_s=LEASE_S,
             base_url=broker.url,
             clock_ms=lambda: broker.now,
