@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from queuewatch.clock import now_ms
-from queuewatch.places import Place
+from queuewatch.places import Place, region_of_url
 from sources.collect.base import CollectorRefused
 from sources.events import Emit, heartbeat
 from sources.sqs.account import AccountReader, Problem
@@ -46,7 +46,7 @@ class SqsCollector:
         self._config = config
         self._clients = list(clients) if clients is not None else make_clients(config)
         # A long poll for telemetry needs a client of its own, which waits longer for an answer.
-        self._telemetry_client = clients[0] if clients is not None else None
+        self._telemetry_client = _telemetry_client(config, clients) if clients is not None else None
 
     @classmethod
     def from_config(cls, config: SqsCollectorConfig) -> Self:
@@ -60,16 +60,22 @@ class SqsCollector:
         parts: list[Callable[[threading.Event], None]] = [partial(region.run, emit) for region in regions]
         if self._config.telemetry is not None:
             drain = SqsTelemetryCollector(self._config, self._telemetry_client)
+            own = [region for region, name in zip(regions, names, strict=True) if name == drain.region]
 
             def drain_once_checked(stop: threading.Event) -> None:
                 # Wait until it is known that the queue is not among the watched ones of its region.
-                while not regions[0].checked:
+                while not all(region.checked for region in own):
                     if stop.wait(0.1):
                         return
                 drain.run(emit, stop)
 
             parts.append(drain_once_checked)
         supervise(parts, stop)
+
+
+def _telemetry_client(config: SqsCollectorConfig, clients: Sequence[SQSClient]) -> SQSClient:
+    region = None if config.telemetry is None else region_of_url(config.telemetry.queue)
+    return next((client for client in clients if client.meta.region_name == region), clients[0])
 
 
 class _Region:

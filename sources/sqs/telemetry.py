@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from queuewatch.clock import now_ms
-from queuewatch.places import Place, place_of_url
+from queuewatch.places import Place, place_of_url, region_of_url
 from sources.collect.base import CollectorRefused
 from sources.events import EVENT_TYPES, Emit, Event, heartbeat
 from sources.sqs.attributes import SYSTEM
@@ -47,7 +47,7 @@ class SqsTelemetryCollector:
             raise CollectorRefused("collect.sqs.telemetry.queue is not set: there is nothing to drain")
         self._queue: TelemetryQueueConfig = config.telemetry
         self._name = f"sqs-telemetry/{self._queue.name}"
-        self._client = client or make_clients(config, read_timeout_s=self._queue.wait_s + 15.0)[0]
+        self._client = client or _client_for(config, self._queue)
         self._url: str | None = None
         self._trusted = False
         self._heartbeat_at = 0
@@ -56,6 +56,11 @@ class SqsTelemetryCollector:
     def from_config(cls, config: SqsCollectorConfig) -> Self:
         """Create a collector from the `telemetry` section of the SQS collector's configuration."""
         return cls(config)
+
+    @property
+    def region(self) -> str:
+        """The region in which the queue is read."""
+        return self._client.meta.region_name
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Drain until `stop` is set, with a back-off when SQS fails. Raises `CollectorRefused`, and whatever `emit` raises."""
@@ -123,6 +128,14 @@ class SqsTelemetryCollector:
         failed = answer.get("Failed", [])
         if failed:
             _log.info("telemetry queue %s: %d messages come again", self._queue.name, len(failed))
+
+
+def _client_for(config: SqsCollectorConfig, queue: TelemetryQueueConfig) -> SQSClient:
+    """Return a client of the region in the queue's URL, or else of the first one: in another one the queue does not exist."""
+    region = region_of_url(queue.queue)
+    if region is not None:
+        config = config.model_copy(update={"regions": (region,)})
+    return make_clients(config, read_timeout_s=queue.wait_s + 15.0)[0]
 
 
 def events_of(body: str) -> list[Event]:

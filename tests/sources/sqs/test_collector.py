@@ -223,10 +223,15 @@ def test_a_queue_named_by_url_is_read_in_its_own_region_only() -> None:
     assert [client.foreign for client in clients] == [0, 0]
 
 
-def test_the_telemetry_queue_is_drained_while_another_region_cannot_be_listed() -> None:
-    """The drain waits only until the queues of its own region are known."""
+@pytest.mark.parametrize(
+    ("queue", "region"),
+    [("telemetry", "eu-west-1"), ("https://sqs.us-east-1.amazonaws.com/1/telemetry", "us-east-1")],
+)
+def test_the_telemetry_queue_is_drained_while_another_region_cannot_be_listed(queue: str, region: str) -> None:
+    """The drain waits only until the queues of its own region are known: that of its URL, or else the first."""
     clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
-    clients[1].fail = {"ListQueues": "AccessDenied"}
+    own, other = sorted(clients, key=lambda client: client.meta.region_name != region)
+    other.fail = {"ListQueues": "AccessDenied"}
     stop = threading.Event()
 
     def receive(**_: Any) -> dict[str, Any]:
@@ -235,9 +240,9 @@ def test_the_telemetry_queue_is_drained_while_another_region_cannot_be_listed() 
         return {}
 
     drained = threading.Event()
-    clients[0].receive_message = receive
-    clients[0].get_queue_url = lambda **_: {"QueueUrl": clients[0].url("telemetry")}
-    config = SqsCollectorConfig(interval_s=0.05, telemetry={"queue": "telemetry"})  # type: ignore[arg-type]
+    own.receive_message = receive
+    own.get_queue_url = lambda **_: {"QueueUrl": own.url("telemetry")}
+    config = SqsCollectorConfig(interval_s=0.05, telemetry={"queue": queue})  # type: ignore[arg-type]
     timer = threading.Timer(5, stop.set)
     timer.start()
     SqsCollector(config, clients).run(lambda _: None, stop)

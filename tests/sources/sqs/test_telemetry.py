@@ -111,6 +111,21 @@ def test_a_drain_beside_the_attributes_waits_for_the_end_of_its_long_poll(moto_s
     assert timeouts[0] > 20
 
 
+@pytest.mark.parametrize("regions", [("eu-west-1", "us-east-1"), ("eu-west-1",)], ids=" ".join)
+def test_a_queue_given_by_url_is_read_in_its_own_region(
+    regions: tuple[str, ...], moto_sqs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first region of the collector may be another one: there the queue does not exist."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    account = Account(moto_sqs.endpoint)
+    name = account.queue("telemetry").rsplit("/", 1)[-1]
+    url = f"https://sqs.us-east-1.amazonaws.com/123456789012/{name}"
+    account.client.send_message(QueueUrl=url, MessageBody=encode_ndjson([SENT]).decode())
+    config = SqsCollectorConfig(regions=regions, endpoint_url=moto_sqs.endpoint, telemetry={"queue": url, "wait_s": 1})  # type: ignore[arg-type]
+    assert SqsTelemetryCollector.from_config(config).drain_once(lambda _: None) == 1
+
+
 def test_heartbeats_go_on_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's clock was an hour ahead and is corrected: an hour without heartbeats would look like a dead collector."""
     config = SqsCollectorConfig(telemetry={"queue": "https://sqs/1/telemetry"})  # type: ignore[arg-type]
