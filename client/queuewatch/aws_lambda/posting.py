@@ -21,6 +21,16 @@ from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, 
 _TIMEOUT_S: Final = 2.0
 """Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
 
+_DOMAINS: Final = {
+    "cn-": "amazonaws.com.cn",
+    "eusc-": "amazonaws.eu",
+    "us-iso-": "c2s.ic.gov",
+    "us-isob-": "sc2s.sgov.gov",
+    "us-isof-": "csp.hci.ic.gov",
+    "eu-isoe-": "cloud.adc-e.uk",
+}
+"""The domains of AWS' partitions by the beginning of their regions' names; of all others it is amazonaws.com."""
+
 
 def transport_for(to: str) -> Transport:
     """Return the transport for a value of `QUEUEWATCH_TO`. Raises `ValueError`, which says what is wrong with it."""
@@ -137,8 +147,8 @@ class QueuePoster(_Poster):
             return named
         if self._url:
             return "{0.scheme}://{0.netloc}/".format(urlsplit(self._url))
-        suffix = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
-        return f"https://sqs.{self._region}.{suffix}/"
+        domain = next((domain for prefix, domain in _DOMAINS.items() if self._region.startswith(prefix)), "amazonaws.com")
+        return f"https://sqs.{self._region}.{domain}/"
 
     def _call(self, action: str, arguments: dict[str, str]) -> dict[str, Any]:
         payload = json.dumps(arguments).encode()

@@ -8,6 +8,15 @@ import https from "node:https";
 // About the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile.
 const NEVER_RETRIED = new Set([400, 413, 415, 422]);
 const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\./;
+// The domains of AWS' partitions by the beginning of their regions' names; of all others it is amazonaws.com.
+const DOMAINS = {
+  "cn-": "amazonaws.com.cn",
+  "eusc-": "amazonaws.eu",
+  "us-iso-": "c2s.ic.gov",
+  "us-isob-": "sc2s.sgov.gov",
+  "us-isof-": "csp.hci.ic.gov",
+  "eu-isoe-": "cloud.adc-e.uk",
+};
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 const MAX_SHOWN = 300;
 
@@ -135,7 +144,8 @@ export class QueuePoster {
 
   #origin() {
     if (this.url) return new URL(this.url).origin;
-    return `https://sqs.${this.region}.amazonaws.com${this.region.startsWith("cn-") ? ".cn" : ""}/`;
+    const partition = Object.keys(DOMAINS).find((prefix) => this.region.startsWith(prefix));
+    return `https://sqs.${this.region}.${DOMAINS[partition] ?? "amazonaws.com"}/`;
   }
 
   async #call(action, given) {
