@@ -135,14 +135,16 @@ class AccountReader:
         return self._client.meta.region_name
 
     def discover(self) -> None:
-        """Find queues, their tags, and which queues send dead letters to them. Raises botocore's errors."""
-        listed = listed_urls(self._client, self._discovery)
-        urls = dict.fromkeys((*self._named, *listed))
-        found = self._each(urls, self._look_at)
-        kept = {queue.url: queue for queue in found if self._is_wanted(queue)}
-        if self._discovery.with_dead_letter_queues:
-            self._add_dead_letter_queues(kept)
-        self._queues = kept
+        """Find queues, their tags, and which queues send dead letters to them.
+
+        Raises botocore's errors if they cannot be listed: then the known ones, and those named by URL, are still read.
+        """
+        try:
+            listed = listed_urls(self._client, self._discovery)
+        except (ClientError, BotoCoreError):
+            self._queues |= self._found(url for url in self._named if url not in self._queues)
+            raise
+        self._queues = self._found(dict.fromkeys((*self._named, *listed)))
 
     def read(self) -> list[Event]:
         """Return one `queue_state` per readable queue; a queue that is gone is no longer watched."""
@@ -156,6 +158,13 @@ class AccountReader:
         with self._lock:
             taken, self._problems = self._problems, []
         return taken
+
+    def _found(self, urls: Iterable[str]) -> dict[str, _Queue]:
+        """Return those of the queues that are wanted, and their dead-letter queues."""
+        kept = {queue.url: queue for queue in self._each(urls, self._look_at) if self._is_wanted(queue)}
+        if self._discovery.with_dead_letter_queues:
+            self._add_dead_letter_queues(kept)
+        return kept
 
     def _look_at(self, url: str) -> _Queue:
         known = self._queues.get(url)

@@ -102,18 +102,18 @@ class _Region:
         discovered_s = float("-inf")
         while not stop.is_set():
             began_s = time.monotonic()
-            listed = True
+            error = None
             if began_s - discovered_s >= self._config.discovery_interval_s:
-                listed = self._discover()
-                if listed:
+                error = self._discover()
+                if error is None:
                     discovered_s = began_s
             events = self._reader.read()
             problems = self._reader.take_problems()
             self._log_problems(problems)
             if self._config.discovery.tags and any(p.throttled and p.call == "ListQueueTags" for p in problems):
                 discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
-            self._pace(any(problem.throttled for problem in problems) or not listed)
-            is_alive = bool(events) or (listed and not problems)
+            self._pace(any(problem.throttled for problem in problems) or (error is not None and _asks_for_fewer_calls(error)))
+            is_alive = bool(events) or (error is None and not problems)
             if is_alive:
                 emit([*events, heartbeat(SYSTEM, self._name, now_ms())])
             self._wait(emit, stop, began_s + self._config.interval_s * self._stretch, is_alive=is_alive)
@@ -124,13 +124,13 @@ class _Region:
             if is_alive and left_s > _HEARTBEAT_S:
                 emit([heartbeat(SYSTEM, self._name, now_ms())])
 
-    def _discover(self) -> bool:
+    def _discover(self) -> ClientError | BotoCoreError | None:
+        """Find queues; return the error if they cannot be listed."""
         try:
             self._reader.discover()
         except (ClientError, BotoCoreError) as error:
-            # The known queues are still watched.
             self._log_problems([Problem.of(self._name, "ListQueues", error)])
-            return False
+            return error
         places = self._reader.places
         self._refuse_telemetry_queue(places)
         self.checked = True
@@ -139,7 +139,7 @@ class _Region:
         elif len(places) != self._watched:
             _log.info("SQS: %s: queues watched: %d", self._name, len(places))
         self._watched = len(places)
-        return True
+        return None
 
     def _refuse_telemetry_queue(self, watched: Sequence[Place]) -> None:
         own = self._config.telemetry
@@ -157,6 +157,11 @@ class _Region:
     def _log_problems(self, problems: Sequence[Problem]) -> None:
         for problem in self._logged.due(problems, time.monotonic()):
             _log.warning("SQS: %s", problem)
+
+
+def _asks_for_fewer_calls(error: ClientError | BotoCoreError) -> bool:
+    """Whether fewer calls help: SQS throttles or cannot be reached. A missing permission stays until somebody adds it."""
+    return isinstance(error, BotoCoreError) or Problem.of("", "ListQueues", error).throttled
 
 
 class LoggedProblems:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 import sources.sqs.collector
 from sources.sqs.account import Problem
@@ -70,6 +71,49 @@ def test_a_collector_that_polls_seldom_does_not_look_silent(
     else:
         assert max(after - before for before, after in pairwise(heard_s)) == min(interval_s * (8 if throttled else 1), 30)
         assert max(after - before for before, after in pairwise(polled_s)) == interval_s * (8 if throttled else 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "every_s"),
+    [
+        (ClientError({"Error": {"Code": "AccessDenied"}}, "ListQueues"), 30),
+        (ClientError({"Error": {"Code": "RequestThrottled"}}, "ListQueues"), 240),
+        (EndpointConnectionError(endpoint_url="https://sqs"), 240),
+    ],
+    ids=["denied", "throttled", "no connection"],
+)
+def test_queues_named_by_url_are_read_where_queues_cannot_be_listed(
+    error: Exception, every_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their dead-letter queues. A missing permission is no reason to call less often: it stays until somebody adds it."""
+    policy = '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":3}'
+    fake: Any = Fake({"orders": PLAIN | {"RedrivePolicy": policy}, "orders-dlq": PLAIN, "payments": PLAIN})
+    clock_s = 0.0
+    polled_s: list[float] = []
+    found: set[str] = set()
+
+    def fail(**_: Any) -> Any:
+        raise error
+
+    def emit(events: Any) -> None:
+        found.update(event["queue"] for event in events if event["type"] == "queue_state")
+        polled_s.extend(clock_s for event in events if event.get("queue") == "orders")
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal clock_s
+            clock_s += timeout or 0.0
+            return self.is_set()
+
+        def is_set(self) -> bool:
+            return clock_s >= 3_000
+
+    fake.list_queues = fail
+    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    discovery: Any = {"prefixes": ["payments"], "urls": [fake.url("orders")]}
+    _Region(SqsCollectorConfig(interval_s=30, discovery=discovery), fake, ()).run(emit, Stop())
+    assert found == {"orders", "orders-dlq"}
+    assert max(after - before for before, after in pairwise(polled_s)) == every_s
 
 
 def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:
