@@ -8,6 +8,7 @@ import { about } from "./report.mjs";
 import { delayOf } from "./verdict.mjs";
 
 /** @typedef {import("./watcher.mjs").Watcher} Watcher */
+/** @typedef {WeakMap<object, { env: Record<string, any>, onReport: () => void }>} Known */
 
 /**
  * The environment with the producers of the options watched; the same object when there is nothing to watch.
@@ -15,21 +16,31 @@ import { delayOf } from "./verdict.mjs";
  * @template {Record<string, any>} Env
  * @param {Watcher} watcher
  * @param {Env} env
- * @param {() => void} onReport called when there is something to flush
+ * @param {() => void} onReport called when there is something to flush; of several calls with one `env`, that
+ *     of the latest: the runtime's waitUntil() extends whichever invocation calls it
+ * @param {Known} [known] what was made of each `env` before; the handler gets the same again, as it may keep
+ *     something for it
  * @returns {Env}
  */
-export function watchProducers(watcher, env, onReport) {
+export function watchProducers(watcher, env, onReport, known = new WeakMap()) {
   try {
     const names = Object.keys(watcher.settings.producers).filter(
       (name) => typeof env?.[name]?.send === "function",
     );
     if (names.length === 0 || watcher.target(env) === undefined) return env;
-    /** @type {Record<string, any>} */
-    const watched = { ...env };
-    for (const name of names) {
-      watched[name] = watchQueue(watcher, env[name], watcher.settings.producers[name], onReport);
+    const before = known.get(env);
+    if (before !== undefined) {
+      before.onReport = onReport;
+      return /** @type {Env} */ (before.env);
     }
-    return /** @type {Env} */ (watched);
+    /** @type {{ env: Record<string, any>, onReport: () => void }} */
+    const made = { env: { ...env }, onReport };
+    for (const name of names) {
+      const queue = watcher.settings.producers[name];
+      made.env[name] = watchQueue(watcher, env[name], queue, () => made.onReport());
+    }
+    known.set(env, made);
+    return /** @type {Env} */ (made.env);
   } catch {
     return env;
   }

@@ -45,16 +45,21 @@ function watchObject(watcher, handler) {
   const watched = Object.create(handler);
   const define = (/** @type {string} */ name, /** @type {Function} */ value) =>
     Object.defineProperty(watched, name, { value, enumerable: true, configurable: true, writable: true });
+  // Apart, because sends in a batch are reported with the batch.
+  /** @type {import("./producer.mjs").Known} */
+  const inBatches = new WeakMap();
+  /** @type {import("./producer.mjs").Known} */
+  const elsewhere = new WeakMap();
   if (typeof handler.queue === "function") {
     define("queue", (/** @type {any} */ batch, /** @type {any} */ env, /** @type {any} */ ctx) => {
-      const watchedEnv = watchProducers(watcher, env, batchFlusher(watcher, env, ctx));
+      const watchedEnv = watchProducers(watcher, env, batchFlusher(watcher, env, ctx), inBatches);
       return watchBatch(watcher, batch, env, ctx, () => handler.queue(batch, watchedEnv, ctx));
     });
   }
   for (const name of HANDLERS) {
     if (typeof handler[name] !== "function") continue;
     define(name, (/** @type {any} */ event, /** @type {any} */ env, /** @type {any} */ ctx) =>
-      handler[name](event, watchProducers(watcher, env, flusher(watcher, env, ctx)), ctx),
+      handler[name](event, watchProducers(watcher, env, flusher(watcher, env, ctx), elsewhere), ctx),
     );
   }
   return watched;

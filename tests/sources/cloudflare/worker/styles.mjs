@@ -84,6 +84,16 @@ const sender = {
     for (const message of batch.messages) await env.OUT.send({ id: `from-${message.body.id}` });
   },
 };
+const environments = new Set();
+const caching = {
+  async fetch(request, env) {
+    environments.add(env);
+    const { pathname, searchParams } = new URL(request.url);
+    await sleep(Number(searchParams.get("afterMs")));
+    await env.OUT.send({ id: pathname.slice(1) });
+    return new Response(String(environments.size));
+  },
+};
 const sending = {
   consumer: "sender",
   producers: { OUT: "out" },
@@ -117,6 +127,8 @@ export const STYLES = {
   plain: watch(Plain, options),
   sender: watch(sender, sending),
   bareSender: sender,
+  caching: watch(caching, sending),
+  bareCaching: caching,
   classSender: watch(
     class extends WorkerEntrypoint {
       async fetch() {

@@ -16,6 +16,8 @@ const STYLES = [
   "plain",
   "sender",
   "bareSender",
+  "caching",
+  "bareCaching",
   "classSender",
   "slow",
   "hanging",
@@ -252,6 +254,26 @@ test("sends of a batch are reported with it", async () => {
   assert.ok(await until(() => of("sender", "sent").some((e) => e.message_id === "from-app-0")));
   // The consumer reports the same application id.
   assert.ok(of("sender", "received").some((e) => e.message_id === "app-0"));
+});
+
+test("a Worker that keeps something for its environment finds it at the next call", async () => {
+  for (const name of ["bareCaching", "caching"]) {
+    const called = await mf.getWorker(name);
+    const fetched = async (path) => (await called.fetch(`http://worker/${path}`)).text();
+    // The first call ends last: what it sends then is reported although another has begun meanwhile.
+    const first = fetched("d1?afterMs=300");
+    await sleep(100);
+    assert.equal(await fetched("d2?afterMs=0"), "1", name);
+    assert.equal(await first, "1", name);
+    assert.equal(await fetched("d3?afterMs=0"), "1", name);
+  }
+  assert.ok(await until(() => of("caching", "sent").length >= 3));
+  assert.deepEqual(
+    of("caching", "sent")
+      .map((e) => e.message_id)
+      .sort(),
+    ["d1", "d2", "d3"],
+  );
 });
 
 test("a class that sends is watched too", async () => {
