@@ -118,8 +118,8 @@ def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
         dispatched=int(values["dispatchedQueueSize"]),
         prefetch=int(values["prefetchSize"]),
         full=bool(values["slowConsumer"]),
-        client_id=str(values["clientId"]),
-        undispatched=int(values["enqueueCounter"]) - int(values["dispatchedCounter"]),
+        client_id=str(values.get("clientId", "")),
+        undispatched=int(values.get("enqueueCounter", 0)) - int(values.get("dispatchedCounter", 0)),
     )
 
 

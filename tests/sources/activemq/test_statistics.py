@@ -93,6 +93,13 @@ def test_counts_of_a_subscription() -> None:
     assert counts == SubscriptionCounts(("ID:app-1", 1, "orders"), 3, 5, True, "app", 2)
 
 
+def test_counts_of_a_subscription_without_those_of_discarded_advisories() -> None:
+    """They are a check of the collector's own: what a consumer holds is known without them."""
+    missing = {"clientId", "enqueueCounter", "dispatchedCounter"}
+    counts = parse_reply(reply({k: v for k, v in SUBSCRIPTION_REPLY.items() if k not in missing}))
+    assert counts == SubscriptionCounts(("ID:app-1", 1, "orders"), 3, 5, True)
+
+
 @pytest.mark.parametrize(
     "body",
     [
