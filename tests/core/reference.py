@@ -198,6 +198,10 @@ class Model:
         self.timeouts = defaultdict(lambda: Timeouts(30_000), {queue: Timeouts(ms) for queue, ms in visibility_ms.items()})
         self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
         self.purges: dict[str, list[int]] = defaultdict(list)
+        self.apparent: set[str] = set()
+        """Queues where a received message names the queue it came from…"""
+        self.redriven_to: set[str] = set()
+        """…and those that something was redriven to."""
 
     def message(self, queue: str, message_id: str) -> Message:
         return self.messages[queue].setdefault(
@@ -206,6 +210,12 @@ class Model:
         )
 
     def tell(self, events: list[Wire]) -> None:
+        for e in events:
+            if e["type"] == "redriven":
+                self.redriven_to.add(e["to_queue"])
+            elif e["type"] == "received" and "from_queue" in e:
+                # A move to a dead-letter queue keeps the receive count, and a redrive does not.
+                (self.redriven_to if e.get("receive_count") == 1 else self.apparent).add(e["queue"])
         for e in sorted(events, key=lambda e: str(e["at"])):
             if e["type"] == "purged":
                 self.purges[e["queue"]].append(e["at"])
@@ -220,7 +230,7 @@ class Model:
                 there = self.message(e["to_queue"], e["message_id"])
                 there.arrivals.append((e["at"], "event"))
                 there.original = here
-            elif e["type"] == "received" and "from_queue" in e:
+            elif e["type"] == "received" and "from_queue" in e and self.is_dead_letter_queue(e["queue"]):
                 # A FIFO queue gives a dead letter a new send time when it arrives.
                 arrived_at = min(e["at"], e.get("sent_at", e["at"])) if here.fifo else e["at"]
                 here.arrivals.append((arrived_at, "first_receive"))
@@ -267,7 +277,7 @@ class Model:
         return {message_id for message_id, count in counts.items() if count >= limit}
 
     def is_dead_letter_queue(self, queue: str) -> bool:
-        return queue.startswith("dead")
+        return queue.startswith("dead") or (queue in self.apparent and queue not in self.redriven_to)
 
     def oldest(self, queue: str, now: int) -> dict[str, int | None]:
         live, poison = self.live(queue), self.poison(queue)

@@ -18,7 +18,7 @@ from streaming.core.thresholds import Thresholds
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 
-VISIBILITY_MS = {"orders": 30_000, "dead": 30_000, "payments.fifo": 20_000, "dead.fifo": 30_000}
+VISIBILITY_MS = {"orders": 30_000, "dead": 30_000, "payments.fifo": 20_000, "dead.fifo": 30_000, "retry": 30_000}
 MAX_RECEIVES = {"orders": 4}
 END_MS = 500_000
 _STANDARD = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 4, "dead_letter_queue": "dead"}
@@ -38,6 +38,21 @@ def lifecycles(draw: st.DrawFn, ends: Sequence[str] = ENDS) -> list[Wire]:
     events: list[Wire] = list(STATES)
     for n in range(draw(st.integers(1, 8))):
         events += _life(draw, n, ends)
+    return events
+
+
+@st.composite
+def redriven(draw: st.DrawFn) -> list[Wire]:
+    """Return the lives of messages that were redriven to a live queue, each of which still names the queue it came from."""
+    events = []
+    for n in range(draw(st.integers(1, 4))):
+        about = {"message_id": f"redriven-{n}", "from_queue": "elsewhere"}
+        at = draw(st.integers(0, 150_000))
+        for count in draw(st.lists(st.integers(1, 4), min_size=1, unique=True).map(sorted)):
+            at += draw(st.integers(1, 40_000))
+            events.append(event("received", at, "retry", receive_count=count, **about))
+        if draw(st.booleans()):
+            events.append(event("deleted", at + 1_000, "retry", message_id=about["message_id"]))
     return events
 
 
@@ -202,6 +217,14 @@ def expected(model: Model, queue: str, now: int) -> dict[str, Any]:
 def test_core_and_reference_agree(data: st.DataObject) -> None:
     """Shuffled, repeated, split into steps, restarted from the packed state, compacted at once or never, over several shards."""
     agree(data, data.draw(lifecycles()))
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_core_and_reference_agree_on_messages_redriven_to_a_live_queue(data: st.DataObject) -> None:
+    """They are no dead letters there, if only one of them was seen at its first receive."""
+    agree(data, STATES + data.draw(redriven()))
 
 
 @pytest.mark.slow

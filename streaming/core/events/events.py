@@ -76,6 +76,10 @@ class Events:
     about_queues: QueueEvents = field(default_factory=QueueEvents)
     dead_letter_queues: set[QueueName] = field(default_factory=set)
     """Queues that something was dead-lettered to: every shard must know them as dead-letter queues."""
+    apparent_dead_letter_queues: set[QueueName] = field(default_factory=set)
+    """Queues where a received message names the queue that it came from, as a message does that was redriven to a live queue."""
+    redrive_targets: set[QueueName] = field(default_factory=set)
+    """Queues that something was redriven to."""
     ordered_queues: set[QueueName] = field(default_factory=set)
     unordered_queues: set[QueueName] = field(default_factory=set)
     """Queues of which an event says that they keep no order, although their name says that they do."""

@@ -32,12 +32,15 @@ def expand_moves(events: Events, table: pa.Table) -> None:
         origins = plain(table["from_queue"])
         reported = ~np.asarray(pc.is_null(origins).to_numpy(zero_copy_only=False))
         received = nonzero((code == RECEIVED) & reported)
-        for row, origin in zip(received.tolist(), origins.take(pa.array(received)).to_pylist(), strict=True):
-            _expand_receive(derived, row, origin)
+        counts = events.columns["receive_count"][received].tolist()
+        for row, origin, count in zip(received.tolist(), origins.take(pa.array(received)).to_pylist(), counts, strict=True):
+            _expand_receive(derived, row, origin, count)
     derived.finish()
 
 
 _MOVE_FIELDS: Final = ("to_queue", "from_queue", "new_message_id", "message_id")
+KEEPS_COUNT: Final = frozenset({"aws_sqs"})
+"""Systems that keep the receive count of a message that they move to a dead-letter queue."""
 
 
 def with_targets(events: Events, targets: Mapping[int, str]) -> Events:
@@ -73,19 +76,29 @@ def _expand_redrive(
     derived.events.dead_letter_queues.add(here)
     if not to:
         return
-    peer = derived.number(here.sibling(to))
+    there = here.sibling(to)
+    derived.events.redrive_targets.add(there)
+    peer = derived.number(there)
     derived.events.columns["peer"][row] = peer
     if new_id:
         message_id = None if new_id == own_id else new_id
         derived.add(row, REDRIVEN_IN, peer, peer=derived.own(row), message_id=message_id)
 
 
-def _expand_receive(derived: _Derived, row: int, origin: str | None) -> None:
-    """Add the move that a receive shows, of a dead letter that names the queue it came from."""
+def _expand_receive(derived: _Derived, row: int, origin: str | None, count: int) -> None:
+    """Add the move that a receive shows, of a dead letter that names the queue it came from.
+
+    A message that was redriven may still name it. Its receives count from one, while those of a dead letter go on from its source
+    queue's. Later receives do not differ: they are moves only where the queue is taken for a dead-letter queue.
+    """
     here = derived.queue(row)
-    if origin and origin != here.queue:
+    if not origin or origin == here.queue:
+        return
+    if here.system in KEEPS_COUNT and count == 1:
+        derived.events.redrive_targets.add(here)
+    else:
         source, own = derived.number(here.sibling(origin)), derived.own(row)
-        derived.events.dead_letter_queues.add(here)
+        derived.events.apparent_dead_letter_queues.add(here)
         derived.add(row, DEAD_LETTERED, source, peer=own, flags=BY_RECEIVE)
         derived.add(row, ARRIVED, own, peer=source, flags=BY_RECEIVE)
 

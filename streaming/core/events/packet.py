@@ -62,6 +62,8 @@ def pack(packet: Packet) -> bytes:
         "about_queues": [about_queues.consumers, about_queues.batches, about_queues.attributes],
         "skews": [[queue, skew] for queue, skew in events.skews.items()],
         "dlq": sorted(events.dead_letter_queues),
+        "apparent_dlq": sorted(events.apparent_dead_letter_queues),
+        "redriven_to": sorted(events.redrive_targets),
         "ordered": sorted(events.ordered_queues),
         "unordered": sorted(events.unordered_queues),
         "invalid": packet.invalid,
@@ -88,8 +90,9 @@ def unpack(blobs: Sequence[bytes]) -> Packet:
 
 def _is_empty(packet: Packet) -> bool:
     events = packet.events
-    about = events.dead_letter_queues or events.ordered_queues or events.unordered_queues
-    return not (len(events) or len(events.about_queues) or packet.invalid or about)
+    about = events.dead_letter_queues or events.apparent_dead_letter_queues or events.redrive_targets
+    order = events.ordered_queues or events.unordered_queues
+    return not (len(events) or len(events.about_queues) or packet.invalid or about or order)
 
 
 def _unpack_one(blob: bytes) -> Packet:
@@ -108,6 +111,8 @@ def _unpack_one(blob: bytes) -> Packet:
         texts=texts,
         about_queues=about_queues,
         dead_letter_queues={_name(q) for q in header["dlq"]},
+        apparent_dead_letter_queues={_name(q) for q in header["apparent_dlq"]},
+        redrive_targets={_name(q) for q in header["redriven_to"]},
         ordered_queues={_name(q) for q in header["ordered"]},
         unordered_queues={_name(q) for q in header["unordered"]},
         skews={_name(q): skew for q, skew in header["skews"]},
@@ -152,6 +157,8 @@ def _concatenate(packets: Sequence[Packet]) -> Packet:
         n_texts += len(events.texts)
         about_queues.append((events.about_queues, moved["queues"]))
         out.events.dead_letter_queues |= events.dead_letter_queues
+        out.events.apparent_dead_letter_queues |= events.apparent_dead_letter_queues
+        out.events.redrive_targets |= events.redrive_targets
         out.events.ordered_queues |= events.ordered_queues
         out.events.unordered_queues |= events.unordered_queues
         for queue, skew in events.skews.items():

@@ -46,6 +46,8 @@ def route(
     for packet, about_queues in zip(packets, spread(events.about_queues, hashes, of_messages, shards), strict=True):
         packet.events.about_queues = about_queues
         packet.events.dead_letter_queues = events.dead_letter_queues
+        packet.events.apparent_dead_letter_queues = events.apparent_dead_letter_queues
+        packet.events.redrive_targets = events.redrive_targets
         packet.events.ordered_queues = events.ordered_queues
         packet.events.unordered_queues = events.unordered_queues
         packet.events.skews = events.skews

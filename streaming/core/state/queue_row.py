@@ -57,6 +57,8 @@ class QueueRow:
     __slots__ = ("place", "table")
 
     ordered, dead_letter, messages_seen = _Flag("ordered"), _Flag("dead_letter"), _Flag("messages_seen")
+    dead_letter_reported, dead_letter_apparent = _Flag("dead_letter_reported"), _Flag("dead_letter_apparent")
+    redrive_target = _Flag("redrive_target")
     empty_from = _Integer("empty_from")
     """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
     purged_at = _Integer("purged_at")
@@ -113,6 +115,10 @@ class QueueRow:
         keep_latest(known, {name: Reported(at, value) for name, value in attributes.items()})
         self.last_state_at = max(self.last_state_at, at)
         self.table.put_attributes(self.place, without_excess(known))
+
+    def report_dead_letters(self) -> None:
+        """Note that the queue is known to be a dead-letter queue, whatever its messages show."""
+        self.dead_letter_reported = self.dead_letter = True
 
     def deny_order(self) -> None:
         """Note that the queue keeps no order, as an attribute of the earliest time, so that no order of arrival matters."""

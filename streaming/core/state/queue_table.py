@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.counts import LOOKED_AT_MS, compactable_counts, empty_since, sorted_counts, summary_of_counts
@@ -23,6 +23,12 @@ from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported, Ti
 from streaming.core.state.variable_length_rows import VariableLengthRows
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
+DEAD_LETTER_EVIDENCE = ("dead_letter_reported", "dead_letter_apparent", "redrive_target")
+"""From what `dead_letter` follows: an event, a report on a queue or the settings say that it is a dead-letter queue; a message
+received there names the queue it came from; messages were redriven there, or a redrive task moves them there."""
+_ATTRIBUTED_LIVE = "attributed_live"
+"""From the attributes: whether they speak against a dead-letter queue, because it has one itself or is nobody's."""
+_BOOLEANS = (*FLAGS, *DEAD_LETTER_EVIDENCE, _ATTRIBUTED_LIVE)
 TIMES = (
     "empty_from",
     "purged_at",
@@ -70,7 +76,7 @@ class QueueTable:
         self.totals: Array = np.zeros((0, len(TOTALS)), dtype=np.int64)
         """Running totals, a column for each of TOTALS."""
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
-        self._columns |= {name: np.zeros(0, dtype=bool) for name in FLAGS}
+        self._columns |= {name: np.zeros(0, dtype=bool) for name in _BOOLEANS}
         self.durations = PackedCounts(b"")
         """Deleted messages by queue and key of `duration_buckets`."""
         self._depths = VariableLengthRows(_DEPTH)
@@ -95,7 +101,7 @@ class QueueTable:
         return (QueueRow(self, number) for number in range(len(self.names)))
 
     def column(self, name: str) -> Array:
-        """Return one of FLAGS, TIMES, COUNTS, REPORTED or TIMEOUT for all queues."""
+        """Return one of FLAGS, DEAD_LETTER_EVIDENCE, TIMES, COUNTS, REPORTED or TIMEOUT for all queues."""
         return self._columns[name]
 
     def number(self, name: QueueName) -> int:
@@ -174,6 +180,18 @@ class QueueTable:
         self._columns["visible_counted_at"][number] = visible.at if visible is not None else 0
         self._columns["paused"][number] = latest_value(attributes, "paused") is True
         self._columns["redrive_reported"][number] = "redrive_task" in attributes
+        has_one = latest_value(attributes, "dead_letter_queue")
+        self._columns[_ATTRIBUTED_LIVE][number] = bool(has_one) or latest_value(attributes, "dead_letter_sources") == []
+
+    def conclude_dead_letter_queues(self) -> Array:
+        """Decide which queues are dead-letter queues. Return the row numbers of those that turned out to be none.
+
+        What a received message shows counts only where nothing speaks against it: a message redriven to a live queue looks alike.
+        """
+        columns, before = self._columns, self._columns["dead_letter"]
+        against = columns["redrive_target"] | columns[_ATTRIBUTED_LIVE]
+        columns["dead_letter"] = columns["dead_letter_reported"] | (columns["dead_letter_apparent"] & ~against)
+        return nonzero(before & ~columns["dead_letter"])
 
     def timeout(self, number: int) -> TimeoutChange:
         """Return when one queue's visibility timeout changed."""
@@ -270,7 +288,7 @@ class QueueTable:
     def record(self, number: int) -> QueueRecord:
         """Return a copy of everything known about one queue."""
         row = self[number]
-        values = {name: getattr(row, name) for name in (*FLAGS, *TIMES)}
+        values = {name: getattr(row, name) for name in (*FLAGS, *DEAD_LETTER_EVIDENCE, *TIMES)}
         totals = self.totals[number].tolist()
         durations = dict(zip(*(column.tolist() for column in self.durations.of_queue(number)), strict=True))
         return QueueRecord(
@@ -289,7 +307,7 @@ class QueueTable:
         table, found = cls(), list(records)
         table.add([record.name for record in found])
         for number, record in enumerate(found):
-            for name in (*FLAGS, *TIMES):
+            for name in (*FLAGS, *DEAD_LETTER_EVIDENCE, *TIMES):
                 table._columns[name][number] = getattr(record, name)
             table.totals[number] = record.totals
             table.put_attributes(number, record.attributes)
@@ -304,7 +322,7 @@ class QueueTable:
         """Return the table as one-dimensional columns for `unpack`."""
         attributes = self.attribute_texts()
         columns = {f"q.{name}": values for name, values in self._columns.items() if values.dtype != bool}
-        columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in FLAGS}
+        columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in _BOOLEANS}
         columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
         columns |= {f"q.l.{name}": np.ascontiguousarray(self._limits[:, i]) for i, name in enumerate(LIMITS)}
         columns |= self._depths.pack("q.d.")
@@ -330,7 +348,7 @@ class QueueTable:
         table._limits = np.stack([columns[f"q.l.{name}"] for name in LIMITS], axis=1)
         table._limits_by = int(columns["q.limits_by"][0])
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
-        table._columns |= {name: columns[f"q.{name}"].view(bool) for name in FLAGS}
+        table._columns |= {name: columns[f"q.{name}"].view(bool) for name in _BOOLEANS}
         table.durations = PackedCounts(columns["q.durations"].tobytes())
         table._depths = VariableLengthRows.unpack(_DEPTH, columns, "q.d.")
         ends = np.cumsum(columns["q.attributes.lengths"]).tolist()

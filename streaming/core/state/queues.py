@@ -235,6 +235,9 @@ class QueueRecord:
     """Since when the broker's counts have been empty, as of the oldest of `depths` (0: they were not)."""
     ordered: bool = False
     dead_letter: bool = False
+    dead_letter_reported: bool = False
+    dead_letter_apparent: bool = False
+    redrive_target: bool = False
     messages_seen: bool = False
     purged_at: int = 0
     last_event_at: int = 0

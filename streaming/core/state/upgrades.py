@@ -29,7 +29,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 14
+FORMAT_VERSION: Final = 15
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -92,6 +92,7 @@ def _record(values: list[Any]) -> QueueRecord:
         empty_from=empty_from,
         ordered=ordered,
         dead_letter=dead_letter,
+        dead_letter_reported=dead_letter,
         messages_seen=messages_seen,
         **dict(zip(_TIMES_IN_3, times, strict=False)),
     )
@@ -212,6 +213,17 @@ def _to_version_13(columns: Columns, _: Header) -> None:
         columns["q.t.processed"] = processed
 
 
+def _to_version_15(columns: Columns, _: Header) -> None:
+    """Upgrade to version 15: add how queues are known to be dead-letter queues. Those known so far stay such.
+
+    The step from version 3 to 4 makes the queues' columns as they are today.
+    """
+    columns.setdefault("q.dead_letter_reported", columns["q.dead_letter"].copy())
+    # What the attributes say is read again at the next report that differs.
+    for name in ("dead_letter_apparent", "redrive_target", "attributed_live"):
+        columns.setdefault(f"q.{name}", np.zeros_like(columns["q.dead_letter"]))
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -225,6 +237,7 @@ STEPS: Final[Mapping[int, Step]] = {
     11: Step(_to_version_12),
     12: Step(_to_version_13),
     13: Step(),
+    14: Step(_to_version_15),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

@@ -95,7 +95,7 @@ def _mark_dead_letter_queues(state: ShardState, first: int, settings: Settings) 
             continue
         there = name.sibling(rule.dead_letter_queue)
         if has_capacity(state, there, settings):
-            state.queues[state.queue_number(there)].dead_letter = True
+            state.queues[state.queue_number(there)].report_dead_letters()
 
 
 def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, int]:
@@ -114,6 +114,8 @@ def _without_queues(events: Events, outside: Set[QueueName]) -> tuple[Events, in
         columns=columns,
         about_queues=about_queues.take(~unknown),
         dead_letter_queues=events.dead_letter_queues - outside,
+        apparent_dead_letter_queues=events.apparent_dead_letter_queues - outside,
+        redrive_targets=events.redrive_targets - outside,
         ordered_queues=events.ordered_queues - outside,
         unordered_queues=events.unordered_queues - outside,
         skews={name: skew_ms for name, skew_ms in events.skews.items() if name not in outside},

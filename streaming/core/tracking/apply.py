@@ -46,7 +46,8 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
         return 0
     events = name_targets(state, events, settings)
     queue_map = _queue_numbers(state, events)
-    columns = _without_known_moves(state, _sorted_by_message(events, queue_map, state), settings)
+    columns = _without_moves_to_live_queues(state, _sorted_by_message(events, queue_map, state))
+    columns = _without_known_moves(state, columns, settings)
     key = columns["key"]
     if not len(key):
         return 0
@@ -145,6 +146,19 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
     columns["group"] = state.groups.numbers(queue, columns["group"], events.groups)
     columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers)
     return columns
+
+
+def _without_moves_to_live_queues(state: ShardState, columns: dict[str, Array]) -> dict[str, Array]:
+    """Leave out the moves that receives show in queues that are no dead-letter queues: of messages that were redriven there."""
+    by_receive = nonzero((columns["flags"] & BY_RECEIVE) != 0)
+    if not len(by_receive):
+        return columns
+    arrives = columns["code"][by_receive] == ARRIVED
+    there = np.where(arrives, columns["queue"][by_receive], columns["peer"][by_receive])
+    keep = np.ones(len(columns["key"]), dtype=bool)
+    # A dead-letter queue that is not tracked has no number.
+    keep[by_receive] = (there < 0) | state.queues.column("dead_letter")[there]
+    return columns if keep.all() else {name: values[keep] for name, values in columns.items()}
 
 
 def _without_known_moves(state: ShardState, columns: dict[str, Array], settings: Settings) -> dict[str, Array]:

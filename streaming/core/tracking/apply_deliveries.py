@@ -49,10 +49,15 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
         known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
-        more_unseen = _unseen_receives(live, rows) - unseen_before
-        # A count may be any number: a row per receive would take gigabytes.
-        np.add.at(state.queues.totals[:, T_UNSEEN_RECEIVES], live.at("queue", rows), more_unseen)
+        count_unseen_receives(state, rows, unseen_before)
     return accepted
+
+
+def count_unseen_receives(state: ShardState, rows: Array, before: Array | int) -> None:
+    """Count the deliveries of some messages that are known only from a later receive count; `before`: those counted already."""
+    more = _unseen_receives(state.rows, rows) - before
+    # A count may be any number: a row per receive would take gigabytes.
+    np.add.at(state.queues.totals[:, T_UNSEEN_RECEIVES], state.rows.at("queue", rows), more)
 
 
 def _unseen_receives(live: Rows, rows: Array) -> Array:

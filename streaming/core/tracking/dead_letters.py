@@ -10,22 +10,30 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,
+    T_TOUCHED_UNSENT,
     dead_letter_queue,
 )
 from streaming.core.state.rows import (
+    DEFAULTS,
     F_ARRIVED,
     F_ARRIVED_BY_RECEIVE,
+    F_ARRIVED_INFERRED,
     F_DEAD_LETTERED,
+    F_ENTERED,
     F_PURGED,
     F_RECONCILED,
     F_REDRIVEN,
     F_SENT,
     F_SENT_KNOWN,
+    F_TOUCHED,
+    F_UNSENT,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_queues, restore_rows
+from streaming.core.tracking.apply_deliveries import count_unseen_receives
 from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
+from streaming.core.tracking.segments import count_rows
 
 
 def detect_dead_letters(state: ShardState, settings: Settings) -> None:
@@ -54,6 +62,33 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> None:
     rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
+
+
+def withdraw_arrivals(state: ShardState, queues: Array, settings: Settings) -> None:
+    """Forget that messages arrived in these queues (row numbers), which turned out to be no dead-letter queues.
+
+    None of these arrivals was reported: a reported one would show a dead-letter queue. The ends of their originals stay counted.
+    """
+    if not len(queues):
+        return
+    chosen = np.zeros(len(state.queues), dtype=bool)
+    chosen[queues] = True
+    restore_queues(state, chosen, settings)
+    rows = state.rows
+    hit = nonzero(chosen[rows["queue"]])
+    hit = hit[(rows.at("flags", hit) & np.uint32(F_ARRIVED)) != 0]
+    flags = rows.at("flags", hit)
+    # An arrival counts as an entry into the queue, like a send.
+    entered = (flags & np.uint32(F_ENTERED | F_SENT)) == F_ENTERED
+    unsent = entered & ((flags & np.uint32(F_TOUCHED)) != 0)
+    count_rows(state, hit[unsent], T_TOUCHED_UNSENT)
+    flags &= ~np.where(entered, F_ENTERED, 0).astype(np.uint32)
+    flags |= np.where(unsent, F_UNSENT, 0).astype(np.uint32)
+    rows.put("flags", hit, flags & ~np.uint32(F_ARRIVED | F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED))
+    for name in ("arrived", "arrived_noticed", "parent", "origin"):
+        rows.put(name, hit, DEFAULTS[name])
+    state.queues.totals[queues, T_ARRIVED] = 0
+    count_unseen_receives(state, hit[entered], 0)
 
 
 def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:

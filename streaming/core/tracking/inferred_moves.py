@@ -102,7 +102,7 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
     there = state.queues[target]
     ordered = state.queues.is_ordered(settings)
     apart = np.uint32(F_PLACEHOLDER if ordered[source.place] or ordered[target] else 0)
-    there.dead_letter = True
+    there.report_dead_letters()
     rows = state.rows
     at, _ = rows.find(keys)
     copied = {column: rows.at(column, at) for column in ("hi", "lo", "sent", "flags", "receive_count")}

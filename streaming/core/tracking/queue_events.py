@@ -38,6 +38,7 @@ from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.admission import has_capacity
 from streaming.core.tracking.attempts import count_retried_of, refold
+from streaming.core.tracking.dead_letters import withdraw_arrivals
 from streaming.core.tracking.dedup import is_new
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
@@ -47,12 +48,20 @@ FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 def apply_queue_events(state: ShardState, events: Events, settings: Settings) -> None:
     """Apply the events about queues, consumers and collectors among `events`, each once."""
     for name in events.dead_letter_queues:
-        state.queues[state.queue_number(name)].dead_letter = True
+        state.queues[state.queue_number(name)].report_dead_letters()
+    for name in events.apparent_dead_letter_queues:
+        state.queues[state.queue_number(name)].dead_letter_apparent = True
+    for name in events.redrive_targets:
+        state.queues[state.queue_number(name)].redrive_target = True
     for name in events.ordered_queues:
         state.queues[state.queue_number(name)].ordered = True
+    if len(events.about_queues):
+        _apply_reports(state, events, settings)
+    withdraw_arrivals(state, state.queues.conclude_dead_letter_queues(), settings)
+
+
+def _apply_reports(state: ShardState, events: Events, settings: Settings) -> None:
     reported = events.about_queues
-    if not len(reported):
-        return
     new = is_new(state, reported["identity"], reported["at"])
     _count_results(state, reported, new, settings)
     reported = reported.take(new)
@@ -192,12 +201,23 @@ def _configure(
     if str(attributes.get("kind", "")) == "fifo":
         record.ordered = True
     if _is_dead_letter_queue(attributes):
-        record.dead_letter = True
+        record.report_dead_letters()
     if _timeouts(record, settings) != before:
         windows.add(number)
-    dead_letters = attributes.get("dead_letter_queue")
-    if isinstance(dead_letters, str) and dead_letters and has_capacity(state, record.name.sibling(dead_letters), settings):
-        state.queues[state.queue_number(record.name.sibling(dead_letters))].dead_letter = True
+    dead_letters = _named(state, record, attributes.get("dead_letter_queue"), settings)
+    if dead_letters is not None:
+        dead_letters.report_dead_letters()
+    task = attributes.get("redrive_task")
+    target = _named(state, record, task.get("to_queue"), settings) if isinstance(task, dict) else None
+    if target is not None:
+        target.redrive_target = True
+
+
+def _named(state: ShardState, record: QueueRow, other: object, settings: Settings) -> QueueRow | None:
+    """Return the queue that a report on a queue names, if it names one and that is tracked or can be."""
+    if not isinstance(other, str) or not other or not has_capacity(state, record.name.sibling(other), settings):
+        return None
+    return state.queues[state.queue_number(record.name.sibling(other))]
 
 
 def _timeouts(record: QueueRow, settings: Settings) -> tuple[int, int, int]:

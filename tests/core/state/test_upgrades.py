@@ -147,6 +147,16 @@ def test_the_reasons_of_losses_are_packed_in_their_order() -> None:
     assert list(ShardState.unpack(state.pack()).loss_reasons.items()) == list(state.loss_reasons.items())
 
 
+def test_dead_letter_queues_stay_known_after_the_upgrade(tmp_path: Path) -> None:
+    """Version 14 did not say how they are known, so that nothing reported later speaks against them."""
+    for state in stored_states(unpacked("state-14", tmp_path)):
+        before = state.queues.column("dead_letter").copy()
+        state.queues.column("redrive_target")[:] = True
+        assert before.any()
+        assert not len(state.queues.conclude_dead_letter_queues())
+        assert (state.queues.column("dead_letter") == before).all()
+
+
 def test_there_is_a_step_from_every_version_that_is_read() -> None:
     """A change that raises the version must add the step to it, and store a checkpoint of the previous version."""
     assert sorted(STEPS) == list(range(OLDEST_READABLE, FORMAT_VERSION))

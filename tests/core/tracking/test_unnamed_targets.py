@@ -37,7 +37,7 @@ def moved(source: str, name: str, **fields: str) -> Wire:
 
 def seen(dead: str, source: str, name: str) -> Wire:
     """Return a receive from the dead-letter queue that names the source."""
-    return event("received", 200_000, dead, message_id=name, receive_count=1, from_queue=source, group="g")
+    return event("received", 200_000, dead, message_id=name, receive_count=4, from_queue=source, group="g")
 
 
 def dead_letters(merged: Merged, source: str, dead: str) -> dict[str, Any]:
