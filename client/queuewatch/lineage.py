@@ -39,6 +39,8 @@ class Lineage:
         self.attribute = attribute
         self._dead_letter_queues = dict(dead_letter_queues)
         self._dlqs = set(dead_letter_queues.values())
+        self._apparent_dlqs: set[str] = set()
+        self._redriven_to: set[str] = set()
         self._seen: OrderedDict[tuple[str | None, str], _Sighting] = OrderedDict()
         self._own_ids: dict[str, tuple[str | None, str]] = {}
 
@@ -46,10 +48,21 @@ class Lineage:
         """Record that a queue is a dead-letter queue."""
         self._dlqs.add(queue)
 
+    def note_origin(self, queue: str, receives: int) -> None:
+        """Record that a message received there names another queue as its source, at its receive number `receives`.
+
+        SQS keeps the receive count of a message that it dead-letters, and resets that of one that is redriven. A redriven message
+        may still name the source. Its later receives do not differ from those of a dead letter, so that its first one decides.
+        """
+        (self._redriven_to if receives == 1 else self._apparent_dlqs).add(queue)
+
+    def _is_dlq(self, queue: str) -> bool:
+        return queue in self._dlqs or (queue in self._apparent_dlqs and queue not in self._redriven_to)
+
     def seen(self, own_id: str, place: Place, message_id: str, receives: int, at: int) -> Event | None:
         """Record a sent (`receives` 0) or received message with a sender id; return the `redriven` event it proves, if any."""
         key = (place.scope, own_id)
-        now = _Sighting(place, message_id, receives, in_dlq=place.queue in self._dlqs)
+        now = _Sighting(place, message_id, receives, in_dlq=self._is_dlq(place.queue))
         # No lock, because a signal handler could interrupt code that holds it: each step is atomic.
         before = self._seen.pop(key, None)
         self._seen[key] = now

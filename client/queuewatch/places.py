@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -48,3 +49,10 @@ def place_of_arn(arn: str) -> Place:
     if len(parts) != 6:
         return Place(None, arn)
     return Place(f"{parts[4]}/{parts[3]}", parts[5])
+
+
+def origin_of(attributes: Mapping[str, str], queue: str) -> str | None:
+    """Return the queue from which SQS says a message came to `queue`. Back there after a redrive, it may still name it: None."""
+    arn = attributes.get("DeadLetterQueueSourceArn")
+    origin = place_of_arn(arn).queue if arn else None
+    return None if origin == queue else origin

@@ -14,7 +14,7 @@ from queuewatch.events import WIRE_VERSION, Event, Unbuilt
 from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
 from queuewatch.move_tasks import started_task
-from queuewatch.places import Place, place_of_arn, place_of_url
+from queuewatch.places import Place, origin_of, place_of_arn, place_of_url
 
 Answer = Mapping[str, Any]
 
@@ -105,9 +105,10 @@ class Translator:
             self._handles.remember(message["ReceiptHandle"], message_id, said.get("MessageGroupId"))
             found.append((self._received_event, url, call.region, at, message_id, said, timeout_s))
             if self._lineage is not None:
-                if "DeadLetterQueueSourceArn" in said:
-                    self._lineage.note_dlq(self._place(call.url, call.region).queue)
                 receives = int(float(said.get("ApproximateReceiveCount", 1)))
+                queue = self._place(call.url, call.region).queue
+                if origin_of(said, queue) is not None:
+                    self._lineage.note_origin(queue, receives)
                 found += self._follow(self._lineage, call, at, message_id, message, receives=receives)
         return found
 
@@ -220,9 +221,7 @@ class Translator:
             _put(event, "sequence", said.get("SequenceNumber"))
         if timeout_s is not None:
             event["invisible_until"] = at + int(timeout_s) * 1000
-        source = said.get("DeadLetterQueueSourceArn")
-        if source:
-            event["from_queue"] = place_of_arn(source).queue
+        _put(event, "from_queue", origin_of(said, event["queue"]))
         return event
 
     def _settled_event(

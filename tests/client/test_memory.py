@@ -126,6 +126,28 @@ def test_a_message_sent_again_from_the_dlq_is_linked_too() -> None:
     assert redrives(sent) == [("orders-dlq", "a", "orders", "b")]
 
 
+SOURCE = "arn:aws:sqs:eu-west-1:1:orders"
+RETRY = Place("1/eu-west-1", "orders-retry")
+
+
+@pytest.mark.parametrize("to", [ORDERS, RETRY], ids=["its source", "another queue"])
+def test_a_redriven_message_that_still_names_its_source_is_linked(to: Place) -> None:
+    """Its receive count tells that the queue is no dead-letter queue, at its later receives too, and for the next message."""
+    client = Client()
+    for own, dead, new in (("k", "a", "b"), ("l", "c", "d")):
+        client.receive(DLQ, received(dead, 4, own, SOURCE))
+        assert redrives(client.receive(to, received(new, 1, own, SOURCE))) == [("orders-dlq", dead, to.queue, new)]
+        client.receive(to, received(new, 2, own, SOURCE))
+
+
+def test_a_receive_names_the_queue_it_came_from_unless_it_is_back_there() -> None:
+    """A first receive in another queue names it: so the service knows that the message was redriven to that queue."""
+    client = Client()
+    for place, count, named in ((DLQ, 2, "orders"), (RETRY, 1, "orders"), (RETRY, 2, "orders"), (ORDERS, 1, None)):
+        [event] = client.receive(place, received("a", count, "", SOURCE))
+        assert event.get("from_queue") == named, place
+
+
 def test_a_failing_message_is_linked_when_its_dlq_is_configured() -> None:
     """The message was never received from the DLQ: it failed twice and came back under a new id with receive count 1."""
     client = Client(orders="orders-dlq")

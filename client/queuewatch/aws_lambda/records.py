@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from queuewatch.aws_lambda.outcome import Outcome
 from queuewatch.events import WIRE_VERSION, Event
-from queuewatch.places import Place, place_of_arn
+from queuewatch.places import Place, origin_of, place_of_arn
 
 
 class Record(NamedTuple):
@@ -80,8 +80,9 @@ class Delivery:
                 event[name] = value
         if said.get("SequenceNumber"):
             event["sequence"] = said["SequenceNumber"]
-        if said.get("DeadLetterQueueSourceArn"):
-            event["from_queue"] = place_of_arn(said["DeadLetterQueueSourceArn"]).queue
+        origin = origin_of(said, self.place.queue)
+        if origin is not None:
+            event["from_queue"] = origin
         if self.visibility_timeout_ms is not None:
             event["invisible_until"] = at + self.visibility_timeout_ms
         return event

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import queuewatch.aws_lambda
 from queuewatch.aws_lambda.outcome import RETURNED
 from queuewatch.aws_lambda.records import Delivery, delivery_of
+from tests.services.node import find_node
+from tests.services.provider import Services
 
 _SAID = {"SentTimestamp": "1700000000000", "ApproximateReceiveCount": "2", "MessageGroupId": "g"}
 
@@ -46,3 +52,31 @@ def test_a_record_without_attributes_is_reported(attributes: Any) -> None:
     """A test event, written by hand, may have any."""
     [received] = _delivery(_event(attributes)).received()
     assert received["message_id"] == "m1"
+
+
+SOURCE = "arn:aws:sqs:us-east-1:123456789012:"
+_IN_NODE = """
+import { deliveryOf } from %s;
+const delivery = deliveryOf(JSON.parse(process.argv[1]), { requestId: "r", consumer: "c", beganAt: 1700000001000 });
+console.log(JSON.stringify(delivery.received()));
+"""
+
+
+@pytest.mark.parametrize(("source", "named"), [("billing", "billing"), ("orders", None), (None, None)])
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_a_receive_names_the_queue_it_came_from_unless_it_is_back_there(
+    services: Services, language: str, source: str | None, named: str | None
+) -> None:
+    """A message that was redriven to its source may still name it, as if the source were its own dead-letter queue."""
+    event = _event(_SAID | ({"DeadLetterQueueSourceArn": SOURCE + source} if source else {}))
+    if language == "python":
+        [received] = _delivery(event).received()
+    else:
+        module = Path(queuewatch.aws_lambda.__file__).parent / "node" / "records.mjs"
+        code = _IN_NODE % json.dumps(module.as_uri())
+        node = services.found(find_node).executable
+        run = subprocess.run(
+            [node, "--input-type=module", "-e", code, json.dumps(event)], capture_output=True, text=True, check=True
+        )
+        [received] = json.loads(run.stdout)
+    assert (received["message_id"], received.get("from_queue")) == ("m1", named)

@@ -74,6 +74,33 @@ def test_a_large_batch_is_split_into_messages_that_sqs_accepts(runtime: Runtime,
     assert found == set(ids)
 
 
+@pytest.mark.parametrize("back", [True, False], ids=["to its source", "to another queue"])
+def test_a_redriven_message_does_not_name_the_queue_it_is_in(
+    runtime: Runtime, sqs: SQSClient, ingest: Receiver, back: bool
+) -> None:
+    """ElasticMQ keeps its DeadLetterQueueSourceArn, and counts its receives from one again, by which the service knows it."""
+    arns: dict[str, str] = {}
+    names = {place: f"{place}-{runtime.name}-{back}" for place in ("dead", "source", "other")}
+    for place, name in names.items():
+        attributes: Any = {"VisibilityTimeout": "0"}
+        if place == "source":
+            attributes["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": arns["dead"], "maxReceiveCount": 1})
+        url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        arns[place] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    source = sqs.get_queue_url(QueueName=names["source"])["QueueUrl"]
+    sqs.send_message(QueueUrl=source, MessageBody="returns null")
+    for _ in range(2):
+        sqs.receive_message(QueueUrl=source)
+    there = "source" if back else "other"
+    sqs.start_message_move_task(SourceArn=arns["dead"], DestinationArn=arns[there])
+    url = sqs.get_queue_url(QueueName=names[there])["QueueUrl"]
+    with runtime.start(ingest.url, QUEUEWATCH_LAMBDA_SEND_MS="10000") as function:
+        batch = next(filter(None, (poll_once(sqs, url, function) for _ in range(10))))
+    assert batch.records[0]["attributes"].get("DeadLetterQueueSourceArn") == arns["source"]
+    received = [(e["queue"], e["receive_count"], e.get("from_queue")) for e in ingest.events if e["type"] == "received"]
+    assert received == [(names[there], 1, None if back else names["source"])]
+
+
 def test_a_poison_message_is_followed_into_the_dead_letter_queue(runtime: Runtime, sqs: SQSClient, ingest: Receiver) -> None:
     """The message is received twice, moved by the broker, and received from the DLQ, with the broker's receive counts."""
     dead = sqs.create_queue(QueueName=f"dead-{runtime.name}", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]

@@ -32,7 +32,7 @@ class Delivery {
         sent_at: integer(said.SentTimestamp),
         first_received_at: integer(said.ApproximateFirstReceiveTimestamp),
         sequence: said.SequenceNumber || undefined,
-        from_queue: said.DeadLetterQueueSourceArn ? placeOfArn(said.DeadLetterQueueSourceArn).queue : undefined,
+        from_queue: originOf(said, this.place.queue),
         invisible_until: this.windowMs === undefined ? undefined : at + this.windowMs,
       });
     });
@@ -82,6 +82,13 @@ class Delivery {
 function placeOfArn(arn) {
   const parts = arn.split(":");
   return parts.length === 6 ? { scope: `${parts[4]}/${parts[3]}`, queue: parts[5] } : { scope: undefined, queue: arn };
+}
+
+// A message that was redriven to the queue it came from may still name it.
+function originOf(said, queue) {
+  const arn = said.DeadLetterQueueSourceArn;
+  const origin = arn ? placeOfArn(String(arn)).queue : undefined;
+  return origin === queue ? undefined : origin;
 }
 
 function integer(text) {
