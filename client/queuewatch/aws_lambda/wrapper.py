@@ -96,6 +96,7 @@ class _Invocation:
         now_s = time.monotonic()
         due = [(now_s + settings.early_ms / 1000, self._early)]
         left_ms = _left_ms(context)
+        self._deadline_at = now_ms() + int(left_ms or 0)
         if left_ms is not None:
             due.append((now_s + max(0.0, left_ms - settings.timeout_margin_ms) / 1000, self._nearly_out_of_time))
         self._armed = watchdog.arm(due)
@@ -136,10 +137,13 @@ class _Invocation:
         self._start()
 
     def _nearly_out_of_time(self) -> None:
-        """Report a timeout, because the process may be killed next. If the handler still returns, its outcome is reported too."""
+        """Report a timeout, because the process may be killed next. If the handler still returns, its outcome is reported too.
+
+        The timeout is dated at the deadline. So it comes after that outcome, in whatever order they arrive.
+        """
         self._report_received()
         self._reported_timeout = True
-        self._report(timed_out())
+        self._report(timed_out(), self._deadline_at)
         self._start()
 
     def _start(self) -> None:
@@ -151,8 +155,8 @@ class _Invocation:
             self._reported_received = True
             self._carrier.offer(len(self._delivery.records), self._delivery.received)
 
-    def _report(self, outcome: Outcome) -> None:
-        at = now_ms()
+    def _report(self, outcome: Outcome, not_before: int = 0) -> None:
+        at = max(now_ms(), not_before)
         self._carrier.offer(len(self._delivery.records) + 1, lambda: self._delivery.ended(outcome, at))
 
 

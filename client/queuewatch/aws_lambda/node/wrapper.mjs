@@ -81,6 +81,7 @@ class Invocation {
   #received = false;
   #timedOut = false;
   #ended = false;
+  #deadline = 0;
 
   static of(event, context, settings, carrier) {
     const { consumer, scope, visibilityTimeoutS } = settings;
@@ -95,7 +96,9 @@ class Invocation {
     this.#carrier = carrier;
     this.#after(settings.earlyMs, () => this.#reportReceived());
     const left = context?.getRemainingTimeInMillis?.();
-    if (Number.isFinite(left)) this.#after(Math.max(0, left - settings.timeoutMarginMs), () => this.#nearlyOutOfTime());
+    if (!Number.isFinite(left)) return;
+    this.#deadline = Date.now() + Math.trunc(left);
+    this.#after(Math.max(0, left - settings.timeoutMarginMs), () => this.#nearlyOutOfTime());
   }
 
   endWith(result) {
@@ -125,11 +128,12 @@ class Invocation {
     this.#timers.push(timer);
   }
 
-  // The process may be killed next. If the handler still returns, its outcome is reported too.
+  // The process may be killed next. If the handler still returns, its outcome is reported too: a timeout that is dated at the
+  // deadline comes after that, in whatever order they arrive.
   #nearlyOutOfTime() {
     this.#reportReceived();
     this.#timedOut = true;
-    this.#report(timedOut());
+    this.#report(timedOut(), this.#deadline);
   }
 
   #reportReceived() {
@@ -138,8 +142,8 @@ class Invocation {
     this.#carrier.offer(this.#delivery.records.length, () => this.#delivery.received());
   }
 
-  #report(outcome) {
-    const at = Date.now();
+  #report(outcome, notBefore = 0) {
+    const at = Math.max(Date.now(), notBefore);
     this.#carrier.offer(this.#delivery.records.length + 1, () => this.#delivery.ended(outcome, at));
   }
 }
