@@ -89,18 +89,16 @@ def _expand_receive(derived: _Derived, row: int, origin: str | None, count: int)
     """Add the move that a receive shows, of a dead letter that names the queue it came from.
 
     A message that was redriven may still name it. Its receives count from one, while those of a dead letter go on from its source
-    queue's. Later receives do not differ: they are moves only where the queue is taken for a dead-letter queue.
+    queue's. Later receives do not differ. All of them are moves only where the queue is taken for a dead-letter queue.
     """
     here = derived.queue(row)
     if not origin or origin == here.queue:
         return
-    if here.system in KEEPS_COUNT and count == 1:
-        derived.events.redrive_targets.add(here)
-    else:
-        source, own = derived.number(here.sibling(origin)), derived.own(row)
-        derived.events.apparent_dead_letter_queues.add(here)
-        derived.add(row, DEAD_LETTERED, source, peer=own, flags=BY_RECEIVE)
-        derived.add(row, ARRIVED, own, peer=source, flags=BY_RECEIVE)
+    events, source, own = derived.events, derived.number(here.sibling(origin)), derived.own(row)
+    was_redriven = here.system in KEEPS_COUNT and count == 1
+    (events.redrive_targets if was_redriven else events.apparent_dead_letter_queues).add(here)
+    derived.add(row, DEAD_LETTERED, source, peer=own, flags=BY_RECEIVE)
+    derived.add(row, ARRIVED, own, peer=source, flags=BY_RECEIVE)
 
 
 class _Derived:

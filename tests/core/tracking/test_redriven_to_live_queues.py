@@ -89,6 +89,13 @@ def test_a_dead_letter_that_names_its_source_shows_a_dead_letter_queue(system: s
 
 
 @everywhere
+@pytest.mark.parametrize("known", FOR.values(), ids=FOR)
+def test_in_a_known_dead_letter_queue_a_first_receive_shows_an_arrival_too(known: list[Wire], shards: int) -> None:
+    """A sender may count the receives of each queue by itself."""
+    assert after([*known, got(1)], shards).total("arrived") == after(known, shards).total("arrived") + 1
+
+
+@everywhere
 def test_a_message_redriven_to_its_source_tells_nothing(shards: int) -> None:
     """It names the queue that it is received from."""
     for count in (1, 2):
