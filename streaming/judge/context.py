@@ -25,7 +25,7 @@ from streaming.core.state.queues import (
 )
 from streaming.core.thresholds import Thresholds
 from streaming.judge.broker_counts import COUNTS_FRESH_MS
-from streaming.judge.history import History
+from streaming.judge.history import DENSE_MS, History
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
 from streaming.judge.queue_memory import QueueMemory
@@ -136,6 +136,13 @@ class Context:
     def past(self) -> Window:
         """All samples including the present: ten seconds apart at first, further apart with age."""
         return self.history.window(self.name)
+
+    def samples_of(self, span_ms: int) -> Window:
+        """Return the samples of the last `span_ms`, and the last one before them if there is one."""
+        if span_ms <= DENSE_MS:
+            return self.recent
+        before = self.past.last_before(self.now - span_ms)
+        return self.past.since(self.past.times[before]) if before >= 0 else self.past
 
     @property
     def visibility_window(self) -> str:

@@ -290,9 +290,10 @@ def _retries(c: Context) -> _Retries | None:
     if not retried:
         return None
     window_ms = int(c.thresholds.retry_storm_window_s * 1000)
-    before = c.recent.last_before(c.now - window_ms)
+    samples = c.samples_of(window_ms)
+    before = samples.last_before(c.now - window_ms)
     if before >= 0:
-        received, retried = received - c.recent.value("received", before), retried - c.recent.value("retried", before)
+        received, retried = received - samples.value("received", before), retried - samples.value("retried", before)
     if retried <= 0 or received <= 0:
         return None
     return _Retries(received, retried, measures.retries(retried, received, c.thresholds))
