@@ -12,6 +12,7 @@ from streaming.core.reporting.report import QueueAttributes
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import FEWEST_HOLDS, Context, duration, per_second
 from streaming.judge.signals import Finding, Severity
+from streaming.judge.window import Window
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""
@@ -256,9 +257,10 @@ def fifo_throughput(c: Context) -> Problem | None:
         return None
     limits = c.thresholds
     span_ms = int(limits.fifo_limit_s * 1000)
-    if not len(c.recent) or c.now - int(c.recent.at[0]) < span_ms:
+    samples = c.samples_of(span_ms)
+    if not len(samples) or c.now - int(samples.at[0]) < span_ms:
         return None
-    busiest, rate = max(((name, _least_rate(c, name, span_ms)) for name in _CALLS), key=lambda pair: pair[1])
+    busiest, rate = max(((name, _least_rate(samples, name, c.now, span_ms)) for name in _CALLS), key=lambda pair: pair[1])
     limit = limits.fifo_call_limit * limits.fifo_messages_per_call
     if limit <= 0 or rate < limits.fifo_limit_ratio * limit:
         return None
@@ -278,10 +280,10 @@ def fifo_throughput(c: Context) -> Problem | None:
     return words, numbers | ({} if scope is None else {"deduplication_scope": str(scope)})
 
 
-def _least_rate(c: Context, total: str, span_ms: int) -> float:
+def _least_rate(samples: Window, total: str, now: int, span_ms: int) -> float:
     """Return messages per second in the quietest fifth of a period."""
-    bounds = [c.recent.last_before(c.now - span_ms * (FIFO_SLICES - i) // FIFO_SLICES) for i in range(FIFO_SLICES + 1)]
-    at, column = c.recent.at, c.recent[total]
+    bounds = [samples.last_before(now - span_ms * (FIFO_SLICES - i) // FIFO_SLICES) for i in range(FIFO_SLICES + 1)]
+    at, column = samples.at, samples[total]
     rates = [float(column[j] - column[i]) * 1000 / float(at[j] - at[i]) for i, j in pairwise(bounds) if at[j] > at[i]]
     return min(rates, default=0.0)
 
