@@ -123,12 +123,11 @@ def _may_slide(c: Context) -> bool:
         known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
         if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
             return True
-    for field in ("failed", "outlived", "touched_unsent"):
-        if recent.value(field, 0) != recent.value(field, -1):
+    windows = (("failed", c.thresholds.failing_window_s), ("retried", c.thresholds.retry_storm_window_s))
+    spans = [(field, c.samples_of(int(window_s * 1000))) for field, window_s in windows]
+    for field, samples in (*spans, ("outlived", recent), ("touched_unsent", recent)):
+        if samples.value(field, 0) != samples.value(field, -1):
             return True
-    in_storms = c.samples_of(int(c.thresholds.retry_storm_window_s * 1000))
-    if in_storms.value("retried", 0) != in_storms.value("retried", -1):
-        return True
     if c.ordered and some_went_unseen(recent, c.now):
         return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.

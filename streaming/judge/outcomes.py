@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streaming.judge.context import Context
 
 MARK_EVERY_MS = 15_000
+MARKS_PER_WINDOW = 20
 MARKS_KEPT_MS = 330_000
 MARKED_FROM_FAILURES = 1
 REPORTED_WITHIN_MS = 15_000
@@ -70,13 +71,14 @@ def _returned_unread(c: Context) -> list[tuple[int, int]]:
 
 def _counted(c: Context, since: int, until: int) -> Outcomes:
     """Count failed and finished deliveries between two times (epoch milliseconds)."""
-    first, last = max(c.recent.last_before(since), 0), c.recent.last_before(until)
+    samples = c.samples_of(c.now - since)
+    first, last = max(samples.last_before(since), 0), samples.last_before(until)
     if last < 0:
         return Outcomes(0, 0)
-    failed, deleted = (c.recent.value(field, last) - c.recent.value(field, first) for field in ("failed", "deleted"))
+    failed, deleted = (samples.value(field, last) - samples.value(field, first) for field in ("failed", "deleted"))
     if failed > 0:
         # Reports of what was given back may have come later.
-        began, ended = c.recent.times[first] - REPORTED_WITHIN_MS, c.recent.times[last]
+        began, ended = samples.times[first] - REPORTED_WITHIN_MS, samples.times[last]
         failed -= sum(unread for left_at, unread in _returned_unread(c) if began < left_at <= ended)
     return Outcomes(max(failed, 0), max(deleted, 0))
 
@@ -88,11 +90,17 @@ def consumer_marks(c: Context) -> list[ConsumerMark]:
     # In most queues nothing ever failed.
     if not c.summary.total("failed") or not results:
         return []
-    if outcomes(c, int(c.thresholds.failing_window_s * 1000)).failed < MARKED_FROM_FAILURES:
+    window_ms = int(c.thresholds.failing_window_s * 1000)
+    if outcomes(c, window_ms).failed < MARKED_FROM_FAILURES:
         return []
-    marks = [*known]
-    if not marks or c.now - marks[-1].at >= MARK_EVERY_MS:
+    marks, every_ms = [*known], mark_every_ms(window_ms)
+    if not marks or c.now - marks[-1].at >= every_ms:
         marks.append(ConsumerMark(c.now, dict(results)))
-    while len(marks) > 1 and marks[1].at <= c.now - MARKS_KEPT_MS:
+    while len(marks) > 1 and marks[1].at <= c.now - max(MARKS_KEPT_MS, window_ms + 2 * every_ms):
         marks.pop(0)
     return marks
+
+
+def mark_every_ms(window_ms: int) -> int:
+    """Return how far marks are apart: a long window has no more of them than one of five minutes."""
+    return max(MARK_EVERY_MS, window_ms // MARKS_PER_WINDOW)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
 
@@ -29,10 +31,11 @@ def given_back(at_s: float, name: str) -> list[Wire]:
     return [*first, ev("released", at_s + 0.4, **about), *again]
 
 
-def replayed(events: list[Wire], until_s: int) -> Judged:
+def replayed(events: list[Wire], until_s: int, every_s: int = 5, **thresholds: float) -> Judged:
     """Judge the events of one queue, a step every five seconds."""
     settings = ev("queue_state", 0, attributes={"visibility_timeout_s": 30, "kind": "standard", "max_receive_count": 5})
-    return judged(in_steps(sorted([settings, *events], key=lambda e: int(e["at"])), 5, until_s))
+    steps = in_steps(sorted([settings, *events], key=lambda e: int(e["at"])), every_s, until_s)
+    return judged(steps, Settings(now_is_event_time=True, defaults=Thresholds(**thresholds)))  # type: ignore[arg-type]
 
 
 def test_nobody_is_blamed_once_all_is_quiet() -> None:
@@ -58,3 +61,16 @@ def test_the_share_of_the_queue_is_that_of_the_whole_window_where_one_consumer_f
     [finding, *_] = [c.finding for c in replayed(events, 800).changes if c.finding.key.signal == "QueueFailing"]
     assert finding.evidence["consumer"] == "bad"
     assert finding.evidence["window_s"] == 300
+
+
+def test_a_consumer_that_receives_little_is_blamed_over_an_hour() -> None:
+    """It fails a message every two minutes: its deliveries are counted over the whole window, like those of the queue."""
+    events = [one for n in range(60) for one in given_back(120 * n, f"b{n}")]
+    events += [one for n in range(180) for one in finished(40 * n + 10, f"g{n}", "good")]
+    found = replayed(events, 7_200, 20, failing_window_s=3_600)
+    [finding] = found.firing("QueueFailing")
+    assert finding.evidence["consumer"] == "bad"
+    assert finding.evidence["window_s"] == 3_600
+    # 30 given back; 30 of those and 90 others finished. The oldest sample of the hour is up to three minutes older.
+    assert 150 <= finding.evidence["deliveries"] <= 160
+    assert finding.evidence["failed_deliveries"] in (30, 31, 32)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
 from tests.core.driving import event
 from tests.judge.driving import in_steps, judged
 
@@ -66,3 +68,22 @@ def test_a_broken_deploy_pages_once_whatever_the_visibility_timeout(visibility_t
     sentence, summary = "% of the deliveries of orders have failed for ", changes[0].finding.evidence["summary"]
     assert re.match(rf"\d+{sentence}\d+ s \(\d+ of \d+ ended without a settlement\)\. Its consumers fail", summary), summary
     assert event("x", 900_000)["at"] < changes[1].at_ms <= event("x", 1_200_000)["at"]
+
+
+@pytest.mark.parametrize(("window_s", "fires"), [(660, False), (1_800, True)])
+def test_a_queue_with_little_traffic_fails_within_a_window_that_is_long_enough(window_s: float, fires: bool) -> None:
+    """A delivery a minute fails: twenty of them need more than the eleven minutes that are sampled every ten seconds."""
+    events = [
+        event("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 60}),
+        *deliveries([60], FINISHED, 1, 3_000),
+        *deliveries([60], GIVEN_BACK, 3_000, 5_400),
+    ]
+    settings = replace(SETTINGS, defaults=Thresholds(failing_window_s=window_s))
+    found = judged(in_steps(events, 20, 5_400), settings).firing("QueueFailing")
+    assert bool(found) is fires
+    if fires:
+        evidence = found[0].evidence
+        assert evidence["window_s"] == window_s
+        assert 30 <= evidence["deliveries"] <= 32
+        assert evidence["failed_ratio"] == 1
+        assert event("x", 3_000_000)["at"] <= evidence["failing_since"] <= event("x", 3_100_000)["at"]

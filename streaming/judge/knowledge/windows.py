@@ -64,7 +64,7 @@ def failures_are_proved(c: Context, window_ms: int) -> bool:
     these minutes holds as well, until messages come back or a deletion is reported."
     """
     since = c.now - window_ms
-    failed = c.recent.change("failed", since)
+    failed = c.samples_of(window_ms).change("failed", since)
     return _consumers_report_ends(c, failed, since) or not _messages_left(c, failed, since)
 
 
@@ -93,7 +93,8 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     if c.visibility_ms is None:
         # Without windows, every failure is reported.
         return False
-    returned = came_back(c.recent, since)
+    samples = c.samples_of(c.now - since)
+    returned = came_back(samples, since)
     if returned >= CAME_BACK_RATIO * failed:
         return False
     if _left_before(c, since):
@@ -101,7 +102,7 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     depths = c.summary.depths
     lately = [depth for depth in depths if depth.at >= c.now - _counted_within_ms(depths)]
     if lately:
-        return _left_by(c, lately, c.recent, since)
+        return _left_by(c, lately, samples, since)
     # The counts have ended. They say nothing about the windows that end since.
     return bool(depths) and _left_by(c, depths[-1:], c.past.until(depths[-1].at), depths[-1].at - (c.now - since))
 

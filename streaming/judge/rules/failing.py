@@ -16,7 +16,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context, duration, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
 from streaming.judge.measured import Measured, Near
-from streaming.judge.outcomes import MARK_EVERY_MS, ConsumerMark, Outcomes, consumer_marks, outcomes
+from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 
@@ -72,8 +72,10 @@ def _most_fail(c: Context) -> bool:
     if began:
         return _failing_span_ms(c) is not None
     span_ms = _quick_span_ms(c)
+    if span_ms >= limits.failing_window_s * 1000:
+        return False
     lately = outcomes(c, span_ms)
-    if span_ms >= limits.failing_window_s * 1000 or lately.ended < limits.failing_min_deliveries:
+    if lately.ended < limits.failing_min_deliveries:
         return False
     chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
     slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
@@ -207,8 +209,9 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
         elif (failing_span_ms := _failing_span_ms(c)) is not None:
             span_ms = failing_span_ms
         lately = outcomes(c, span_ms)
-    departed, deleted = c.recent.change("departed", c.now - window_ms), c.recent.change("deleted", c.now - window_ms)
-    lost_span_ms = max(c.now - max(int(c.recent.at[0]), c.now - window_ms), 60_000)
+    samples = c.samples_of(window_ms)
+    departed, deleted = samples.change("departed", c.now - window_ms), samples.change("deleted", c.now - window_ms)
+    lost_span_ms = max(c.now - max(int(samples.at[0]), c.now - window_ms), 60_000)
     lost_per_hour = round(max(departed - deleted, 0) * 3_600_000 / lost_span_ms)
     evidence: dict[str, Any] = {
         "failed_ratio": round(lately.failed_ratio, 3),
@@ -259,16 +262,17 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
 
 def _began(c: Context) -> int:
     """Return since when deliveries fail: the last settlement if there was none after it, else the first failure remembered."""
-    failed, deleted = c.recent["failed"], c.recent["deleted"]
-    if len(c.recent) < 2:
+    samples = c.samples_of(int(c.thresholds.failing_window_s * 1000))
+    failed, deleted = samples["failed"], samples["deleted"]
+    if len(samples) < 2:
         return c.now
     finishing = nonzero(np.diff(deleted) > 0)
     failing = nonzero(np.diff(failed) > 0)
     if not len(failing):
         return c.now
-    first_failure = int(c.recent.at[failing[0]])
+    first_failure = int(samples.at[failing[0]])
     if len(finishing) and failing[-1] > finishing[-1]:
-        return max(int(c.recent.at[finishing[-1] + 1]), first_failure)
+        return max(int(samples.at[finishing[-1] + 1]), first_failure)
     return first_failure
 
 
@@ -284,7 +288,7 @@ class Culprit(NamedTuple):
 def _culprit(c: Context) -> Culprit | None:
     """Return the consumers to blame, if there are any."""
     window_ms = int(c.thresholds.failing_window_s * 1000)
-    marks = [mark for mark in consumer_marks(c) if mark.at >= c.now - window_ms - MARK_EVERY_MS]
+    marks = [mark for mark in consumer_marks(c) if mark.at >= c.now - window_ms - mark_every_ms(window_ms)]
     if not marks or c.is_dead_letter_queue:
         return None
     limits, began = c.thresholds, bool(c.firing_here("QueueFailing"))
