@@ -32,7 +32,7 @@ from alerts.units import number  # noqa: E402
 from streaming.config.external_sections import EXTERNAL_SECTIONS  # noqa: E402
 from streaming.config.model import Config  # noqa: E402
 from streaming.config.section import FromEnvironment  # noqa: E402
-from streaming.core.thresholds import Thresholds  # noqa: E402
+from streaming.core.thresholds import LARGEST, Thresholds, accepted  # noqa: E402
 from streaming.judge.slow_consumer import StrategyParams  # noqa: E402
 
 OUT = ROOT / "deploy" / "queuewatch.yaml"
@@ -197,11 +197,13 @@ def _yaml(value: Any) -> str:
 
 
 def _about(owner: type[BaseModel], name: str) -> str:
-    """Return the alerts that use a threshold."""
+    """Return the alerts that use a threshold, and the longest time it may be if that is a limit in practice."""
     if owner.__name__ != "ThresholdOverrides":
         return ""
     used = [entry.name for entry in CATALOGUE if name in entry.thresholds]
-    return f"{', '.join(used)}." if used else UNUSED_THRESHOLDS.get(name, "")
+    most = accepted(name).most
+    longest = f" At most {number(most)}." if name.endswith("_s") and most < LARGEST else ""
+    return f"{', '.join(used)}.{longest}" if used else UNUSED_THRESHOLDS.get(name, "")
 
 
 def _first_sentence(model: type[BaseModel]) -> str:

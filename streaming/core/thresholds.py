@@ -137,7 +137,12 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType(
 """With less, a rule divides by zero, or holds for every queue, message or collector; the others may be 0. A tracking that is
 complete has a coverage of 1."""
 
-_MOST: Final[Mapping[str, float]] = MappingProxyType({"silent_pages": 1, "coverage_high_ratio": LARGEST_FACTOR})
+_LONGEST_WINDOW_S: Final = 7 * 86_400
+"""The judge's samples go back two weeks, and the oldest are hours apart."""
+_MOST: Final[Mapping[str, float]] = MappingProxyType(
+    {"silent_pages": 1, "coverage_high_ratio": LARGEST_FACTOR}
+    | dict.fromkeys(("failing_window_s", "short_window_s", "fifo_limit_s", "retry_storm_window_s"), _LONGEST_WINDOW_S)
+)
 
 
 class Accepted(NamedTuple):

@@ -117,6 +117,11 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("http:\n  port: 70000\n", "http.port", "65535"),
         ("http: {port: yes}\n", "http.port", "must be a number, not true"),
         ("judge: {thresholds: {stalled_s: off}}\n", "judge.thresholds.stalled_s", "must be a number, not false"),
+        (
+            "judge: {thresholds: {failing_window_s: 700000}}\n",
+            "judge.thresholds.failing_window_s",
+            "must be a number from 0 to 604,800, not 700000",
+        ),
         ("http: {metrics_left_out: [queuewatch_signal]}\n", "http.metrics_left_out", "did you mean queuewatch_signals?"),
         ("source:\n  kafka:\n    topics: [a]\n", "source.kafka.bootstrap_servers", "is required"),
         ("source:\n  kafka: {bootstrap_servers: [], topics: [a]}\n", "source.kafka.bootstrap_servers", "at least 1"),
