@@ -31,7 +31,7 @@ from streaming.core.tracking.admission import over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
-from streaming.core.tracking.ends import find_remembered
+from streaming.core.tracking.ends import find_remembered, forget, forget_losses
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
@@ -81,7 +81,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
         starts = nonzero(run_starts(key))
         keys, rows, found, gone = keys[~skip], rows[~skip], found[~skip], gone[~skip]
     if gone.any():
-        _forget(state, rows[gone])
+        forget(state, rows[gone])
     new = ~found
     if new.any():
         rows = _insert(state, events, columns, starts, keys, rows, new)
@@ -253,22 +253,9 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(F_ENDED | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
-    _forget_losses(state, live.key[rows])
+    forget_losses(state, live.key[rows])
     if anew.any():
-        _forget(state, rows[anew])
-
-
-def _forget(state: ShardState, rows: Array) -> None:
-    """Reset rows with all that is kept of them elsewhere: their messages start over."""
-    keys = state.rows.key[rows]
-    state.rows.reset(rows)
-    state.drop_timelines(keys)
-    _forget_losses(state, keys)
-
-
-def _forget_losses(state: ShardState, keys: Array) -> None:
-    for key in keys.tolist() if state.loss_reasons else ():
-        state.loss_reasons.pop(key, None)
+        forget(state, rows[anew])
 
 
 def _count_results(state: ShardState, results: Array, flags: Array) -> None:

@@ -1,4 +1,4 @@
-"""End a message's row, for whatever reason, and find the rows that count as remembered."""
+"""End a message's row, for whatever reason, find the rows that count as remembered, and forget them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,17 @@ def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None 
 def count_totals(state: ShardState, rows: Array, total: int) -> None:
     """Count these rows' messages in one of their queues' running totals."""
     state.queues.count(state.rows.at("queue", rows), total)
+
+
+def forget(state: ShardState, rows: Array) -> None:
+    """Reset rows, in ascending order, with all that is kept of them elsewhere: their messages start over."""
+    keys = state.rows.key[rows]
+    state.rows.reset(rows)
+    state.drop_timelines(keys)
+    forget_losses(state, keys)
+
+
+def forget_losses(state: ShardState, keys: Array) -> None:
+    """Forget why these messages were lost."""
+    for key in keys.tolist() if state.loss_reasons else ():
+        state.loss_reasons.pop(key, None)

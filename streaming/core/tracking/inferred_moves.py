@@ -33,7 +33,7 @@ from streaming.core.state.rows import (
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_rows
 from streaming.core.tracking.admission import has_capacity
-from streaming.core.tracking.ends import count_totals, end, find_remembered
+from streaming.core.tracking.ends import count_totals, end, forget
 from streaming.core.tracking.windows import window_ends
 
 
@@ -113,14 +113,17 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
     new = keys_of(copied["hi"], copied["lo"], np.full(len(at), queue_hash(there.name), dtype=np.uint64), apart)
     order = np.argsort(new)
     restore_rows(state, new[order], settings)
-    place, found = find_remembered(state, new[order], settings)
-    order, place = order[~found], place[~found]
-    _, stale = rows.find(new[order])
-    order, place = order[~stale], place[~stale]
+    place, found = rows.find(new[order])
+    # One that had left the dead-letter queue before comes again.
+    ended = rows.at("ended", place[found])
+    comes = ~found
+    comes[found] = (ended > 0) & (ended <= arrived[order[found]])
+    order, place, found = order[comes], place[comes], found[comes]
     if not len(order):
         return False
-    rows.insert(place, new[order])
-    here = place + np.arange(len(order))
+    forget(state, place[found])
+    rows.insert(place[~found], new[order[~found]])
+    here, _ = rows.find(new[order])
     for column in ("hi", "lo", "sent", "receive_count"):
         rows.put(column, here, copied[column][order])
     known = copied["flags"][order] & np.uint32(F_SENT_KNOWN)

@@ -139,3 +139,34 @@ def test_moves_of_many_queues_are_inferred_in_one_step() -> None:
     finally:
         sys.setrecursionlimit(limit)
     assert {arrival.queue.queue for arrival in merged.arrivals} == {f"{queue}-dead" for queue in queues}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+def test_a_message_that_left_its_dead_letter_queue_is_moved_there_again(suffix: str, shards: int) -> None:
+    """It kept its id. Of an ordered queue too: an inferred dead letter is tracked in the shard of its source."""
+    queue, dead = f"orders{suffix}", f"dead{suffix}"
+    kind = {"kind": "fifo" if suffix else "standard", "visibility_timeout_s": 30}
+    about = {"message_id": "m", "group": "g", "sequence": "5"} if suffix else {"message_id": "m"}
+    policy = event("queue_state", 0, queue, attributes=kind | {"max_receive_count": 2, "dead_letter_queue": dead})
+    back = [event("redriven", 200_000, dead, to_queue=queue, new_message_id="m", message_id="m")]
+    steps = [(0, [policy, event("sent", 0, queue, **about)]), *_used_up(queue, about, 0), (160_000, []), (200_000, back)]
+    steps += [*_used_up(queue, about, 210_000), (370_000, [])]
+    reports = run_steps(steps, Settings(now_is_event_time=True), shards=shards, restart=True)
+
+    def tracked(at_ms: int, name: str) -> int:
+        merged = next(merged for (now, _), merged in zip(steps, reports, strict=True) if now == at_ms)
+        numbers = merged.queues[QueueName("aws_sqs", "", name)].numbers
+        return sum(numbers[state] for state in ("visible", "in_flight", "delayed"))
+
+    assert [(tracked(at, queue), tracked(at, dead)) for at in (160_000, 211_000, 370_000)] == [(0, 1), (1, 0), (0, 1)]
+    assert reports[-1].queues[QueueName("aws_sqs", "", dead)].total("arrived") == 2
+
+
+def _used_up(queue: str, about: Wire, start_ms: int) -> list[tuple[int, list[Wire]]]:
+    """Return the steps of two receives, and of the broker's counts, which show that the message is gone."""
+    steps = [(start_ms + 1_000 + 31_000 * n, "received", {"receive_count": 1 + n, "consumer": "c", **about}) for n in range(2)]
+    for at, visible, in_flight in ((20_000, 0, 1), (50_000, 0, 1), (65_000, 1, 0), (95_000, 0, 0), (125_000, 0, 0)):
+        counted = {"visible": visible, "in_flight": in_flight, "delayed": 0}
+        steps.append((start_ms + at, "queue_state", {"attributes": counted}))
+    return [(at, [event(type_, at, queue, **fields)]) for at, type_, fields in sorted(steps, key=lambda step: step[0])]
