@@ -80,10 +80,20 @@ class Message:
 
     @property
     def left(self) -> bool:
-        """Whether it was settled, moved or lost."""
+        """Whether it was settled, moved or lost, or was never here."""
         ends = [e["at"] for e in self.events if e["type"] in ENDS]
         last_received = max((e["at"] for e in self.receives), default=0)
-        return any(at >= last_received for at in ends)
+        return self.disproved_at is not None or any(at >= last_received for at in ends)
+
+    @property
+    def disproved_at(self) -> int | None:
+        """When a delivery in its source queue showed that it is not here, which in an ordered queue cannot be seen."""
+        if self.fifo or self.original is None:
+            return None
+        there = self.original
+        moves = [e["at"] for e in there.of("dead_lettered") if e["at"] >= there.last_received]
+        known_here = max([self.last_received] + [at for at, _ in self.arrivals])
+        return there.last_received if there.last_received > known_here and not moves else None
 
     @property
     def last_received(self) -> int:
@@ -100,11 +110,15 @@ class Message:
         return bool(self.of("sent") or self.of("moved_back") or self.arrivals)
 
     def failed_deliveries(self, now: int) -> int:
-        """Count deliveries that ended without a settlement; a later deletion or redrive settles the last one."""
+        """Count deliveries that ended without a settlement; a later deletion or redrive settles the last one.
+
+        How one would have ended that was under way when its message proved to be elsewhere is unknown.
+        """
         last_received = max((e["at"] for e in self.receives), default=0)
         settled = any(e["type"] in {"deleted", "redriven"} and e["at"] >= last_received for e in self.events)
         open_ = not self.ended and self.state(now) == "in_flight"
-        return max(len(self.receives) - (settled or open_), 0)
+        cut_short = self.disproved_at is not None and bool(self.moves()) and self.state(self.disproved_at) == "in_flight"
+        return max(len(self.receives) - (settled or open_ or cut_short), 0)
 
     @property
     def sent_at(self) -> int:

@@ -143,15 +143,16 @@ def test_moves_of_many_queues_are_inferred_in_one_step() -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("suffix", ["", ".fifo"])
-def test_a_message_that_left_its_dead_letter_queue_is_moved_there_again(suffix: str, shards: int) -> None:
+@pytest.mark.parametrize("reported", [True, False], ids=["its redrive is reported", "it is seen in its source queue"])
+def test_a_message_that_left_its_dead_letter_queue_is_moved_there_again(suffix: str, shards: int, reported: bool) -> None:
     """It kept its id. Of an ordered queue too: an inferred dead letter is tracked in the shard of its source."""
     queue, dead = f"orders{suffix}", f"dead{suffix}"
     kind = {"kind": "fifo" if suffix else "standard", "visibility_timeout_s": 30}
     about = {"message_id": "m", "group": "g", "sequence": "5"} if suffix else {"message_id": "m"}
     policy = event("queue_state", 0, queue, attributes=kind | {"max_receive_count": 2, "dead_letter_queue": dead})
-    back = [event("redriven", 200_000, dead, to_queue=queue, new_message_id="m", message_id="m")]
+    back = [event("redriven", 200_000, dead, to_queue=queue, new_message_id="m", message_id="m")] if reported else []
     steps = [(0, [policy, event("sent", 0, queue, **about)]), *_used_up(queue, about, 0), (160_000, []), (200_000, back)]
-    steps += [*_used_up(queue, about, 210_000), (370_000, [])]
+    steps += [*_used_up(queue, about, 210_000, 0 if reported else 2), (370_000, [])]
     reports = run_steps(steps, Settings(now_is_event_time=True), shards=shards, restart=True)
 
     def tracked(at_ms: int, name: str) -> int:
@@ -163,9 +164,11 @@ def test_a_message_that_left_its_dead_letter_queue_is_moved_there_again(suffix: 
     assert reports[-1].queues[QueueName("aws_sqs", "", dead)].total("arrived") == 2
 
 
-def _used_up(queue: str, about: Wire, start_ms: int) -> list[tuple[int, list[Wire]]]:
-    """Return the steps of two receives, and of the broker's counts, which show that the message is gone."""
-    steps = [(start_ms + 1_000 + 31_000 * n, "received", {"receive_count": 1 + n, "consumer": "c", **about}) for n in range(2)]
+def _used_up(queue: str, about: Wire, start_ms: int, before: int = 0) -> list[tuple[int, list[Wire]]]:
+    """Return the steps of two receives after `before` others, and of the broker's counts, which show that the message is gone."""
+    steps = [
+        (start_ms + 1_000 + 31_000 * n, "received", {"receive_count": before + 1 + n, "consumer": "c", **about}) for n in range(2)
+    ]
     for at, visible, in_flight in ((20_000, 0, 1), (50_000, 0, 1), (65_000, 1, 0), (95_000, 0, 0), (125_000, 0, 0)):
         counted = {"visible": visible, "in_flight": in_flight, "delayed": 0}
         steps.append((start_ms + at, "queue_state", {"attributes": counted}))

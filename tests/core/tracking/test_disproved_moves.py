@@ -1,0 +1,76 @@
+"""A message that is delivered in its source queue after it was moved to a dead-letter queue is not in the dead-letter queue."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from streaming.core.reporting.merge import Merged
+from streaming.core.settings import QueueName
+from tests.core.driving import event, run_steps
+
+Wire = dict[str, Any]
+SENT = [event("sent", 0, message_id="m"), event("received", 1_000, message_id="m", receive_count=1)]
+MOVED = event("dead_lettered", 100_000, message_id="m", to_queue="dead")
+
+
+def again(at_ms: int, queue: str = "orders", **fields: Any) -> Wire:
+    """The message is delivered once more."""
+    return event("received", at_ms, queue, message_id="m", receive_count=4, **fields)
+
+
+def tracked(merged: Merged, queue: str) -> int:
+    """Return how many unsettled messages a queue has."""
+    numbers = merged.queues[QueueName("aws_sqs", "", queue)].numbers
+    return sum(numbers[state] for state in ("visible", "in_flight", "delayed"))
+
+
+def left(events: list[Wire], shards: int = 1) -> tuple[int, int]:
+    """Return how many messages the source and the dead-letter queue have after these events, a step for each."""
+    *_, merged = run_steps([(0, [one]) for one in events] + [(500_000, [])], shards=shards, restart=True)
+    return tracked(merged, "orders"), tracked(merged, "dead")
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_later_delivery_in_the_source_takes_the_dead_letter_back(shards: int) -> None:
+    """Else it would expire in the dead-letter queue and page as lost. The order of the reports makes no difference."""
+    for order in permutations([MOVED, again(200_000), event("deleted", 205_000, message_id="m")]):
+        assert left([*SENT, *order], shards) == (0, 0)
+    for order in permutations([*SENT, MOVED, again(200_000)]):
+        assert left([*order], shards) == (1, 0)
+    *_, merged = run_steps([(0, [*SENT, MOVED, again(200_000)])])
+    assert (tracked(merged, "orders"), tracked(merged, "dead")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("later", "here_and_there"),
+    [
+        ([again(90_000)], (0, 1)),
+        ([again(200_000), again(300_000, "dead")], (1, 1)),
+        ([again(200_000), {**MOVED, "at": MOVED["at"] + 200_000}], (0, 1)),
+    ],
+    ids=["a delivery of before the move", "seen in the dead-letter queue since", "moved again"],
+)
+def test_what_is_in_the_dead_letter_queue_stays_there(later: list[Wire], here_and_there: tuple[int, int]) -> None:
+    """Only the latest of the deliveries and moves tells where it is."""
+    assert left([*SENT, MOVED, *later]) == here_and_there
+
+
+def test_a_redrive_that_is_reported_is_none_of_these() -> None:
+    """It was in the dead-letter queue, and left it by the redrive, whenever that is reported."""
+    back = event("redriven", 150_000, "dead", message_id="m", to_queue="orders", new_message_id="m")
+    for order in ([back, again(200_000)], [again(200_000), back]):
+        *_, merged = run_steps([(0, [*SENT, MOVED]), *((0, [one]) for one in order)])
+        summary = merged.queues[QueueName("aws_sqs", "", "dead")]
+        assert tracked(merged, "dead") == 0
+        assert summary.total("redriven") == 1
+        assert summary.total("reconciled") - summary.total("found_later") == 0
+
+
+def test_a_purge_of_the_dead_letter_queue_removed_none_of_these() -> None:
+    """It was purged at a time when the message was thought to be there."""
+    for order in permutations([event("purged", 150_000, "dead"), again(200_000)]):
+        *_, merged = run_steps([(0, [*SENT, MOVED]), *((0, [one]) for one in order), (210_000, [])])
+        assert not merged.queues[QueueName("aws_sqs", "", "dead")].purges
