@@ -75,6 +75,26 @@ def test_a_better_known_time_of_the_same_arrival_is_no_second_one(reported_at_ms
     assert arrivals(*steps) == [(100_000, "firing", None)]
 
 
+SEEN: dict[str, Any] = {"message_id": "m", "receive_count": 5, "from_queue": "orders"}
+
+
+@pytest.mark.parametrize("second", ["event", "first_receive"])
+@pytest.mark.parametrize("first", ["event", "first_receive"])
+def test_a_second_arrival_is_announced_however_the_two_are_known(first: str, second: str) -> None:
+    """It came again under its own id while the signal about its first arrival still fires."""
+    moves = {
+        "event": lambda at: event("dead_lettered", at, **DEAD),
+        "first_receive": lambda at: event("received", at, "dead", **SEEN),
+    }
+    steps: list[Step] = [
+        (0, [moves[first](0)]),
+        (20_000, [event("redriven", 10_000, "dead", **BACK)]),
+        (100_000, [moves[second](100_000)]),
+        (110_000, []),
+    ]
+    assert arrivals(*steps) == [(0, "firing", None), (100_000, "firing", "2")]
+
+
 def test_a_burst_is_listed_up_to_the_cap_and_ends_as_one() -> None:
     """Arrivals beyond the cap are counted; nothing flaps meanwhile."""
     settings = Settings(now_is_event_time=True, messages_per_queue=5)

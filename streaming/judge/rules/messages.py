@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import nlargest
-from typing import Any
+from typing import Any, Final
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
@@ -19,6 +19,9 @@ from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
 from streaming.judge.words import plural
+
+CLOCKS_DIFFER_MS: Final = 60_000
+"""By how much the clock of who reports a move may be ahead of that of who receives the dead letter."""
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
@@ -195,13 +198,18 @@ def _noticed(happened_at: int, rank: Rank) -> dict[str, Any]:
 def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
     """Return None for a message's first arrival, `2`, `3`… for each return after a redrive under its own id.
 
-    A later time from a different kind of evidence is not another arrival but a more precise time of the same one.
+    A later time is not always that of another arrival. An inferred one may get any better known time. One that was seen at its
+    first receive may get that of the report of its move, by a clock that is ahead. A reported one is not dated anew.
     """
     known = [f for f in firing if f.key.message_id == arrival.message_id]
     if not known:
         return None
     latest = max(known, key=lambda f: int(f.evidence["arrived_at"]))
-    again = arrival.at > latest.evidence["arrived_at"] and arrival.known_by == latest.evidence["known_by"]
+    before, later_ms = latest.evidence["known_by"], arrival.at - latest.evidence["arrived_at"]
+    if before in (arrival.known_by, "event"):
+        again = later_ms > 0
+    else:
+        again = before == "first_receive" and later_ms > CLOCKS_DIFFER_MS
     return str(len(known) + 1) if again else latest.key.part
 
 
