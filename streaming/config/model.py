@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -95,6 +96,16 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _logs_are_different_files(self) -> Self:
+        log, quarantine = self.signal_log.path, self.quarantine.path
+        if log is not None and quarantine is not None and (_writes(log, quarantine) or _writes(quarantine, log)):
+            raise ValueError(
+                f"signal_log.path {log} and quarantine.path {quarantine} share files, and the lines of one would be lost: "
+                "use other names"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _thresholds_fit(self) -> Self:
         """What a pattern does not set is the queue's from `judge.thresholds`."""
         settings = to_settings(self)
@@ -107,6 +118,15 @@ class Config(Section):
         section, _, kind = name.partition(".")
         found = getattr(self, section)
         return getattr(found, kind) if kind else found
+
+
+def _writes(log: Path, other: Path) -> bool:
+    """Whether a file is a log, a log's mark, or one of its rotated files: see `sinks.append_once`."""
+    if other.resolve() == log.resolve():
+        return True
+    begins_alike = other.parent.resolve() == log.parent.resolve() and other.name.startswith(f"{log.name}.")
+    suffix = other.name.removeprefix(f"{log.name}.")
+    return begins_alike and (suffix == "batch" or suffix.isdecimal())
 
 
 def to_settings(config: Config, *, now_is_event_time: bool = False) -> Settings:

@@ -47,6 +47,14 @@ def test_without_a_file_and_variables_the_core_s_defaults_apply() -> None:
     assert to_settings(load_config(None, {})) == Settings()
 
 
+def test_logs_with_names_that_only_begin_alike_are_different_files(write: ConfigFile) -> None:
+    """They are rotated and marked under names of their own, also in two folders."""
+    names = (("/a/s.ndjson", "/a/q.ndjson"), ("/a/s", "/a/s.quarantine"), ("/a/s", "/b/s"), ("/a/s", "/b/s.1"))
+    for log, quarantine in names:
+        config = load_config(write(f"signal_log: {{path: {log}}}\nquarantine: {{path: {quarantine}}}\n"), {})
+        assert (config.signal_log.path, config.quarantine.path) == (Path(log), Path(quarantine))
+
+
 def test_an_empty_file_gives_the_defaults(write: ConfigFile) -> None:
     """A file with comments alone is valid too."""
     assert load_config(write("# nothing yet\n"), {}) == Config()
@@ -150,6 +158,10 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "quarantine.path /a/q.ndjson would be read as telemetry from source.spool.folder: use another folder",
         ),
         ("source: {spool: {folder: /a}}\nsignal_log: {path: /a/s.json}\n", "", "signal_log.path /a/s.json would be read"),
+        ("signal_log: {path: /a/s}\nquarantine: {path: /a/s}\n", "", "signal_log.path /a/s and quarantine.path /a/s share files"),
+        ("signal_log: {path: /a/s}\nquarantine: {path: /a/b/../s}\n", "", "share files"),
+        ("signal_log: {path: /a/s}\nquarantine: {path: /a/s.batch}\n", "", "share files"),
+        ("signal_log: {path: /a/q.1}\nquarantine: {path: /a/q}\n", "", "share files"),
         ("source: {spool: {folder: /a}}\nspark: {checkpoint_dir: 'file:/a'}\n", "", "spark.checkpoint_dir would be read"),
         ("queues: {pattern: a}\n", "queues", "must be a list"),
         ("http: 9500\n", "http", "must be a section"),
