@@ -86,12 +86,12 @@ class Config(Section):
         folder = local_folder(spool.folder) if spool is not None else None
         if spool is None or folder is None:
             return self
-        reads = matcher(spool.pattern)
+        reads, read_from = matcher(spool.pattern), folder.path.resolve()
         for name, path in (("quarantine.path", self.quarantine.path), ("signal_log.path", self.signal_log.path)):
-            if path is not None and path.absolute().parent == folder.path and reads(path.name):
+            if path is not None and path.parent.resolve() == read_from and reads(path.name):
                 raise ValueError(f"{name} {path} would be read as telemetry from source.spool.folder: use another folder")
         checkpoint = local_folder(self.spark.checkpoint_dir)
-        if checkpoint is not None and checkpoint.path == folder.path:
+        if checkpoint is not None and checkpoint.path.resolve() == read_from:
             raise ValueError("spark.checkpoint_dir would be read as telemetry from source.spool.folder: use another folder")
         return self
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from streaming.config.kafka import KafkaConnection
 from streaming.config.section import Bytes, Count, Names, Properties, Section
+from streaming.folder import local_folder
 
 REFUSED_OPTIONS = frozenset(
     {"group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"}
@@ -68,4 +69,7 @@ class Sources(Section):
 
 
 def _inside(inner: str, outer: str) -> bool:
-    return Path(outer) in (Path(inner), *Path(inner).parents)
+    """Whether one folder is another one or in it, also where a local one is written in two ways."""
+    folders = local_folder(inner), local_folder(outer)
+    paths = [Path(uri) if folder is None else folder.path.resolve() for folder, uri in zip(folders, (inner, outer), strict=True)]
+    return paths[1] in (paths[0], *paths[0].parents)

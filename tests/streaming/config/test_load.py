@@ -55,6 +55,20 @@ def test_logs_with_names_that_only_begin_alike_are_different_files(write: Config
         assert (config.signal_log.path, config.quarantine.path) == (Path(log), Path(quarantine))
 
 
+@pytest.mark.parametrize("archive", ["{folder}", "file://{folder}", "{folder}/x/..", "{link}", "file://{link}/sub", "sp"])
+def test_an_archive_that_is_the_spool_folder_is_refused(
+    write: ConfigFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str
+) -> None:
+    """However it is written: its files would be read for ever."""
+    monkeypatch.chdir(tmp_path)
+    folder, link = tmp_path / "sp", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    section = f"folder: {folder}, after_reading: archive, archive_folder: '{archive.format(folder=folder, link=link)}'"
+    (found,) = mistakes(write(f"source: {{spool: {{{section}}}}}\n"))
+    assert "lies inside folder" in found.problem
+
+
 def test_an_empty_file_gives_the_defaults(write: ConfigFile) -> None:
     """A file with comments alone is valid too."""
     assert load_config(write("# nothing yet\n"), {}) == Config()
@@ -158,6 +172,7 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "quarantine.path /a/q.ndjson would be read as telemetry from source.spool.folder: use another folder",
         ),
         ("source: {spool: {folder: /a}}\nsignal_log: {path: /a/s.json}\n", "", "signal_log.path /a/s.json would be read"),
+        ("source: {spool: {folder: /a}}\nsignal_log: {path: /a/b/../s.json}\n", "", "/a/b/../s.json would be read"),
         ("signal_log: {path: /a/s}\nquarantine: {path: /a/s}\n", "", "signal_log.path /a/s and quarantine.path /a/s share files"),
         ("signal_log: {path: /a/s}\nquarantine: {path: /a/b/../s}\n", "", "share files"),
         ("signal_log: {path: /a/s}\nquarantine: {path: /a/s.batch}\n", "", "share files"),
