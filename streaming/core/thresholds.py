@@ -117,6 +117,7 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType(
     | dict.fromkeys(
         (
             "poison_receives",
+            "dead_letter_quiet_s",
             "look_ahead",
             "collapsed_groups_backlog",
             "stalled_s",
@@ -126,7 +127,9 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType(
             "fifo_call_limit",
             "fifo_messages_per_call",
             "retry_storm_min_deliveries",
+            "dropped_quiet_s",
             "noisy_group_in_flight",
+            "noisy_group_quiet_s",
             "telemetry_stale_s",
             "coverage_high_ratio",
             "reconcile_after_s",
@@ -134,8 +137,8 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType(
         1,
     )
 )
-"""With less, a rule divides by zero, or holds for every queue, message or collector; the others may be 0. A tracking that is
-complete has a coverage of 1."""
+"""With less, a rule divides by zero, holds for every queue, message or collector, or its signal ends at once and is never seen.
+The others may be 0. A tracking that is complete has a coverage of 1."""
 
 _LONGEST_WINDOW_S: Final = 7 * 86_400
 """The judge's samples go back two weeks, and the oldest are hours apart."""
@@ -162,5 +165,6 @@ def accepted(name: str) -> Accepted:
     """Return which values a threshold may have. Shares are at most 1."""
     by_unit = 1 if name.endswith("_ratio") else LARGEST_FACTOR if name.endswith("_factor") else LARGEST
     least, most = _LEAST.get(name, 0), _MOST.get(name, by_unit)
-    # The receives that make a poison suspect are limited by the queue's own maximum.
-    return Accepted(least, most, off_when_large=least >= 1 and most == LARGEST and name != "poison_receives")
+    # The receives that make a poison suspect are limited by the queue's own maximum. A signal with a long quiet time never ends.
+    stays_on = name == "poison_receives" or name.endswith("_quiet_s")
+    return Accepted(least, most, off_when_large=least >= 1 and most == LARGEST and not stays_on)

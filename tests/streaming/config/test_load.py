@@ -144,6 +144,13 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "judge.thresholds.failing_window_s",
             "must be a number from 0 to 604,800, not 700000",
         ),
+        ("judge: {thresholds: {dropped_quiet_s: 0}}\n", "judge.thresholds.dropped_quiet_s", "from 1 to 1,000,000,000, not 0.0"),
+        ("judge: {thresholds: {dead_letter_quiet_s: 0}}\n", "judge.thresholds.dead_letter_quiet_s", "must be a number from 1"),
+        (
+            "queues: [{pattern: a, thresholds: {noisy_group_quiet_s: 0}}]\n",
+            "queues[0].thresholds.noisy_group_quiet_s",
+            "must be a number from 1",
+        ),
         ("http: {metrics_left_out: [queuewatch_signal]}\n", "http.metrics_left_out", "did you mean queuewatch_signals?"),
         ("source:\n  kafka:\n    topics: [a]\n", "source.kafka.bootstrap_servers", "is required"),
         ("source:\n  kafka: {bootstrap_servers: [], topics: [a]}\n", "source.kafka.bootstrap_servers", "at least 1"),
