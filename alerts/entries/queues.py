@@ -196,8 +196,11 @@ QUEUE_STALE = Entry(
         "Nothing reports on this queue any more, so its values are outdated. This alert notifies nobody: it exists to inhibit "
         "the alerts on ages and stalls of this queue, while TelemetryStale names the collector that fell silent."
     ),
-    rule=("The queue's status is stale: every collector that reports on it has been silent.",),
-    thresholds=(),
+    rule=(
+        "The queue's status is stale: its messages were counted before, and nothing has been reported on it for "
+        "{telemetry_stale_s}. An entry of `queues` may set another time for its queues.",
+    ),
+    thresholds=("telemetry_stale_s",),
     severity="info",
     alert=AlertSpec(
         expr=(

@@ -25,7 +25,10 @@ TELEMETRY_STALE = Entry(
         "were settled in the meantime: do not trust the ages of its queues until it is back. Instrumented applications send no "
         "heartbeats, so this alert does not notice when one of them falls silent."
     ),
-    rule=("The collector has sent nothing for {telemetry_stale_s}, not even a heartbeat.",),
+    rule=(
+        "The collector has sent nothing for {telemetry_stale_s}, not even a heartbeat. Only `judge.thresholds` sets this time: a "
+        "collector belongs to no queue, so an entry of `queues` has no effect here.",
+    ),
     thresholds=("telemetry_stale_s",),
     severity="warning",
     alert=signal_alert(
@@ -54,7 +57,7 @@ TELEMETRY_STALE = Entry(
         "If the collector was stopped on purpose, nothing is wrong: it is forgotten a day after its last heartbeat.",
         "If no collector can reach the topic, repair Kafka first.",
     ),
-    ignore=("A collector that runs only occasionally: raise telemetry_stale_s.",),
+    ignore=("A collector that runs only occasionally: raise telemetry_stale_s under `judge.thresholds`.",),
     links=(links.ACTIVEMQ_ADVISORIES,),
 )
 

@@ -66,6 +66,8 @@ class QueueOverrides(Section):
     max_receive_count: Count | None = None
     dead_letter_queue: str | None = None
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)
+    """Those of `judge.thresholds` to change for these queues. `telemetry_stale_s` only sets when their status becomes `stale`:
+    TelemetryStale is about a collector, which belongs to no queue."""
 
     def rule(self) -> QueueRule:
         """Return the rule in the core's form."""

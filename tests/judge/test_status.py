@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueRule, Settings
 from tests.core.driving import T0, event
 from tests.judge.driving import Step, in_steps, judged
 
@@ -123,6 +123,17 @@ def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], statu
     """Settings reported once promise no counts; counts do."""
     events = [event("queue_state", 0, attributes=attributes), *sent(5)]
     assert statuses(events, 10, 400)[-1] == status
+
+
+@pytest.mark.parametrize(("limit_s", "status"), [(300.0, "ok"), (60.0, "stale")])
+def test_the_pattern_of_a_queue_says_when_it_is_stale_but_not_its_collector(limit_s: float, status: str) -> None:
+    """A collector belongs to no queue: TelemetryStale has the time that applies to all."""
+    rule = QueueRule("*", thresholds={"telemetry_stale_s": limit_s})
+    events = [event("queue_state", 0, attributes=COUNTS), *sent(5), event("heartbeat", 0, consumer="c")]
+    found = judged(in_steps(events, 10, 200), Settings(now_is_event_time=True, rules=(rule,)))
+    assert found.snapshots[-1].queues[0].status == status
+    fired = [at_ms for at_ms, signal, _, _ in found.changes_seen() if signal == "TelemetryStale"]
+    assert fired == [120_000]
 
 
 def drains(events: Sequence[dict[str, Any]], until_s: int) -> dict[int, float | None]:
