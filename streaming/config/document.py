@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -71,9 +71,10 @@ def read_document(path: Path) -> Document:
 def override(document: Document, env: Mapping[str, str], sections: Container[str] = ()) -> Document:
     """Return the document with every `QUEUEWATCH_SECTION__KEY=value` of `env` applied over the file's values.
 
-    A value that begins with `[` or `{` is parsed as YAML, an empty one gives the key its default, and any other is text that its
-    field converts to a number or boolean. Variables without a double underscore do not belong to the configuration, except
-    those that name one of `sections` as a whole, such as `QUEUEWATCH_QUEUES`.
+    A value that begins with `[` or `{` is parsed as YAML: a mapping changes the keys that it names, at any depth, and a list
+    replaces the file's. An empty one gives the key its default, and any other is text that its field converts to a number or
+    boolean. Variables without a double underscore do not belong to the configuration, except those that name one of `sections` as
+    a whole, such as `QUEUEWATCH_QUEUES`.
     """
     values = _copy(document.values)
     origins = dict(document.origins)
@@ -86,12 +87,14 @@ def override(document: Document, env: Mapping[str, str], sections: Container[str
         where = f"environment variable {name}"
         if not all(key):
             raise ConfigError("", "the name has an empty part", "Write QUEUEWATCH_SECTION__KEY", where)
+        changed: list[KeyPath] = [key]
         if env[name] == "":
             _unset(values, key)
         else:
-            _put(values, key, _env_value(env[name], where), where)
-        origins = {k: v for k, v in origins.items() if k[: len(key)] != key}
-        origins[key] = where
+            changed = _put(values, key, _env_value(env[name], where), where)
+        for path in changed:
+            origins = {k: v for k, v in origins.items() if k[: len(path)] != path}
+            origins[path] = where
     from_file = frozenset(k for k in document.from_file if k in origins and not origins[k].startswith("environment"))
     return Document(values, origins, from_file)
 
@@ -177,7 +180,8 @@ def dotted_name(key: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -> None:
+def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -> list[KeyPath]:
+    """Set a value, and return the keys that it replaced or added."""
     inner = values
     for depth, part in enumerate(key[:-1], start=1):
         below = inner.get(part)
@@ -187,10 +191,18 @@ def _put(values: dict[str, Any], key: tuple[str, ...], value: Any, where: str) -
             name = dotted_name(key[:depth])
             raise ConfigError(name, "is not a section", f"Override {name} as a whole instead", where)
         inner = below
-    if isinstance(value, dict) and isinstance(inner.get(key[-1]), dict):
-        inner[key[-1]] |= value
+    return list(_merged(inner, key, value))
+
+
+def _merged(section: dict[str, Any], key: tuple[str, ...], value: Any) -> Iterator[KeyPath]:
+    """Set the last part of a key in the section it is in: a mapping changes what it names in the one that is there."""
+    below = section.get(key[-1])
+    if isinstance(value, dict) and isinstance(below, dict):
+        for name, inner in value.items():
+            yield from _merged(below, (*key, name), inner)
     else:
-        inner[key[-1]] = value
+        section[key[-1]] = value
+        yield key
 
 
 def _unset(values: dict[str, Any], key: tuple[str, ...]) -> None:

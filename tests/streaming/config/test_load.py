@@ -10,6 +10,7 @@ import pytest
 
 from sinks.alertmanager.config import AlertmanagerConfig
 from streaming.config import Config, ConfigError, ConfigErrors, document, load_config, to_settings
+from streaming.config.tracking import settings_of
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 
@@ -394,6 +395,27 @@ def test_a_variable_overrides_a_whole_section(write: ConfigFile) -> None:
     assert config.fold == ()
     (mistake,) = mistakes(path, QUEUEWATCH_QUEUES="[{pattern: c, thresholds: {stalled: 60}}]")
     assert (mistake.key, mistake.where) == ("queues[0].thresholds.stalled", "environment variable QUEUEWATCH_QUEUES")
+
+
+def test_a_mapping_in_a_variable_changes_the_keys_that_it_names(write: ConfigFile) -> None:
+    """At any depth: the others keep the file's values, and errors in them name the file. A list replaces the file's."""
+    text = "judge:\n  top_k: 5\n  tag_labels: [team]\n  thresholds:\n    stalled_s: 60\n    poison_receives: {}\n"
+    variable = {"QUEUEWATCH_JUDGE": "{tag_labels: [app], thresholds: {stalled_s: 77}}"}
+    judge = load_config(write(text.format(9)), variable).judge
+    found = settings_of(judge, ()).defaults
+    assert (judge.top_k, judge.tag_labels) == (5, ("app",))
+    assert (found.stalled_s, found.poison_receives) == (77, 9)
+    (mistake,) = mistakes(path := write(text.format(0)), **variable)
+    assert (mistake.key, mistake.where) == ("judge.thresholds.poison_receives", f"{path}:6")
+    (mistake,) = mistakes(write(text.format(9)), QUEUEWATCH_JUDGE="{thresholds: {stalled_s: 0}}")
+    assert (mistake.key, mistake.where) == ("judge.thresholds.stalled_s", "environment variable QUEUEWATCH_JUDGE")
+
+
+def test_a_secret_in_the_file_is_refused_beside_a_mapping_in_a_variable(write: ConfigFile) -> None:
+    """The mapping keeps what the file has: its secret is still in the file."""
+    path = write(f"source:\n  kafka: {{bootstrap_servers: [a:1], topics: [t], {SASL}, sasl_password: hunter2}}\n")
+    (mistake,) = mistakes(path, QUEUEWATCH_SOURCE__KAFKA="{topics: [u]}")
+    assert "is a secret and must not be in the file" in mistake.problem
 
 
 def test_a_list_is_given_as_text_with_commas(write: ConfigFile) -> None:
