@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.checkpoint.manifest import Checkpoint, write_manifest
@@ -33,29 +36,48 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
         raise CheckpointMismatch(f"{target} is there already, and not empty", "Name a new folder")
     before = report_of(list(stored.states().values()), settings)
     made = reshard(list(stored.states().values()), shards, settings)
-    target.mkdir(parents=True, exist_ok=True)
-    keeper = state_keeper(str(target))
-    kept = {key: keeper.keep(key, state.pack()) for key, state in zip(shard_keys(shards), made, strict=True)}
-    again = [ShardState.unpack(keeper.fetch(pointer)) for pointer in kept.values()]
-    messages = sum(state.messages for state in again)
-    if wrong := differences(before, report_of(again, settings)):
-        raise CheckpointMismatch(
-            f"the states of {target} do not say what those of {stored.path} say: {', '.join(wrong[:5])}",
-            "Keep the old checkpoint and report this, with it if you can",
+    with _removed_on_failure(target):
+        keeper = state_keeper(str(target))
+        kept = {key: keeper.keep(key, state.pack()) for key, state in zip(shard_keys(shards), made, strict=True)}
+        again = [ShardState.unpack(keeper.fetch(pointer)) for pointer in kept.values()]
+        messages = sum(state.messages for state in again)
+        if wrong := differences(before, report_of(again, settings)):
+            raise CheckpointMismatch(
+                f"the states of {target} do not say what those of {stored.path} say: {', '.join(wrong[:5])}",
+                "Keep the old checkpoint and report this, with it if you can",
+            )
+        if stored.memory is not None:
+            (target / MEMORIES).mkdir(exist_ok=True)
+            write_durably(target / MEMORIES / SEED, stored.memory)
+        files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
+        write_seed(target, Seed(files, stored.kafka))
+        read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(
+            (stored.batch_id if stored.batch_id is not None else -1) + 1
         )
-    if stored.memory is not None:
-        (target / MEMORIES).mkdir(exist_ok=True)
-        write_durably(target / MEMORIES / SEED, stored.memory)
-    files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
-    write_seed(target, Seed(files, stored.kafka))
-    read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(
-        (stored.batch_id if stored.batch_id is not None else -1) + 1
-    )
-    if read:
-        SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed({name: Taken(one.end, -1) for name, one in read.items()})
-    # Write the manifest last: without it the folder is not a checkpoint.
-    write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
+        if read:
+            taken = {name: Taken(one.end, -1) for name, one in read.items()}
+            SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed(taken)
+        # Write the manifest last: without it the folder is not a checkpoint.
+        write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
     return messages
+
+
+@contextmanager
+def _removed_on_failure(target: Path) -> Iterator[None]:
+    """Create the folder, which may be there but empty; on failure remove what was written, so that the next attempt can begin."""
+    existed = target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for entry in target.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        if not existed:
+            target.rmdir()
+        raise
 
 
 def files_read_by_spark(checkpoint: Path) -> list[str]:

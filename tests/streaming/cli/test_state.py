@@ -168,6 +168,22 @@ def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp
     assert isinstance(again.exception, CheckpointMismatch)
 
 
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_reshard_that_fails_leaves_nothing_behind(existed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt may name the same folder."""
+    checkpoint, new = unpacked(NAMES[-1], tmp_path), tmp_path / "new"
+    if existed:
+        new.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.checkpoint.reshard.differences", lambda *_, **__: ["orders totals"])
+        done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", new)
+    assert "do not say what those of" in str(done.exception)
+    assert list(tmp_path.glob("new/*")) == []
+    assert new.exists() == existed
+    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", new)
+    assert done.exit_code == 0, done.exception
+
+
 def test_a_checkpoint_in_use_is_not_resharded(checkpoint: Path, tmp_path: Path) -> None:
     """The running job would keep writing to it."""
     with locked(LocalFolder(checkpoint)):
