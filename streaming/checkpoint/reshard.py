@@ -16,6 +16,7 @@ from streaming.checkpoint.seed import Seed, write_seed
 from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import StateFile, state_keeper
 from streaming.checkpoint.stored import Stored
+from streaming.core.maintenance.placement import keep_latest_rows, out_of_place
 from streaming.core.maintenance.reshard import reshard
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
@@ -34,14 +35,18 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
     """
     if target.exists() and any(target.iterdir()):
         raise CheckpointMismatch(f"{target} is there already, and not empty", "Name a new folder")
-    before = report_of(list(stored.states().values()), settings)
-    made = reshard(list(stored.states().values()), shards, settings)
+    before = stored.states_by_index()
+    moved = out_of_place(before, stored.manifest.checkpoint.shards, settings)
+    if moved:
+        keep_latest_rows(list(before.values()))
+    expected = report_of(list(before.values()), settings, unordered=moved)
+    made = reshard(list(before.values()), shards, settings)
     with _removed_on_failure(target):
         keeper = state_keeper(str(target))
         kept = {key: keeper.keep(key, state.pack()) for key, state in zip(shard_keys(shards), made, strict=True)}
         again = [ShardState.unpack(keeper.fetch(pointer)) for pointer in kept.values()]
         messages = sum(state.messages for state in again)
-        if wrong := differences(before, report_of(again, settings)):
+        if wrong := differences(expected, report_of(again, settings, unordered=moved), moved=moved):
             raise CheckpointMismatch(
                 f"the states of {target} do not say what those of {stored.path} say: {', '.join(wrong[:5])}",
                 "Keep the old checkpoint and report this, with it if you can",

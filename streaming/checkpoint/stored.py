@@ -55,6 +55,11 @@ class Stored:
         """Return every shard's state. Raises `StateDamaged` or `UnreadableBlob`."""
         return {key: ShardState.unpack(self.packed(key)) for key in self.files}
 
+    def states_by_index(self) -> dict[int, ShardState]:
+        """Return the states by the index of their shard, as `states` does."""
+        index_of = shard_indexes(self.manifest.checkpoint.shards)
+        return {index_of[key]: state for key, state in self.states().items()}
+
     def judge_memory(self) -> JudgeMemory:
         """Return the judge's memory. Raises `ValueError`."""
         return JudgeMemory.from_bytes(self.memory) if self.memory is not None else JudgeMemory.empty()

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
-from streaming.core.hashing import id_hash, queue_hash
+from streaming.core.hashing import queue_hash
+from streaming.core.maintenance.placement import keep_latest_rows, restore_all, shards_of
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.interner import GROUP_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
 from streaming.core.state.queues import ConsumerState, QueueRecord, Reported, keep_latest
-from streaming.core.state.rows import F_PLACEHOLDER, ROW_COLUMNS, Rows
+from streaming.core.state.rows import ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
-from streaming.core.state.tombstones import restore_queues
 
 
 def _latest(found: Sequence[dict[str, Reported]]) -> dict[str, Reported]:
@@ -87,7 +87,8 @@ NAME_TIMES: Final = (("time",), ("failed_at",), GROUP_COLUMNS)
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
     """Return the same state in `shards` shards, in shard order. `states` are consumed; all must be of the same batch."""
     for state in states:
-        restore_queues(state, np.ones(len(state.queues), dtype=bool), settings)
+        restore_all(state, settings)
+    keep_latest_rows(states)
     records = _records(states)
     number = {name: place for place, name in enumerate(records)}
     moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]
@@ -95,7 +96,9 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
     consumers, moved_consumers = _names([state.consumers for state in states], moved_queues)
     texts = pa.concat_arrays([state.texts for state in states])
     rows = _rows(states, moved_queues, moved_groups, moved_consumers)
-    target = _targets(rows, list(records.values()), shards, settings)
+    ordered = np.array([record.ordered or settings.is_ordered(name) for name, record in records.items()], dtype=bool)
+    hashes = np.array([queue_hash(name) for name in records], dtype=np.uint64)
+    target = shards_of(rows, ordered, hashes, shards)
     attempts = {
         name: np.concatenate(
             [
@@ -111,7 +114,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
     for shard in range(shards):
         own = ShardState.empty()
         own.queues = QueueTable.of(_record_for(record, queue_hash(name) % shards == shard) for name, record in records.items())
-        home = np.array([queue_hash(name) % shards == shard for name in records], dtype=bool)
+        home = hashes % np.uint64(shards) == np.uint64(shard)
         own.groups, own.consumers = (_names_for(names, home) for names in (groups, consumers))
         own.texts = texts
         own.rows = rows.some(target == shard)
@@ -217,24 +220,7 @@ def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequenc
         columns[name] = np.concatenate(parts)
     key = np.concatenate([state.rows.key for state in states])
     rows = Rows(key, columns)
-    # A queue that became ordered may have left a message in two shards: keep the row with the latest event.
-    heard = np.maximum.reduce([rows[name] for name in ("sent", "window_at", "ended")])
-    order = np.lexsort((heard, key))
-    last = np.append(key[order][1:] != key[order][:-1], True) if len(key) else np.zeros(0, dtype=bool)
-    return rows.some(order[last])
-
-
-def _targets(rows: Rows, records: Sequence[QueueRecord], shards: int, settings: Settings) -> Array:
-    """Return the shard of every row, as `route` would choose it."""
-    if not len(rows):
-        return np.zeros(0, dtype=np.int64)
-    ordered = np.array([record.ordered or settings.is_ordered(record.name) for record in records], dtype=bool)
-    hashes = np.array([queue_hash(record.name) for record in records], dtype=np.uint64)
-    # A placeholder is where its source is.
-    queue = np.where((rows["flags"] & np.uint32(F_PLACEHOLDER)) != 0, rows["origin"], rows["queue"])
-    chosen = np.where(ordered[queue], hashes[queue], id_hash(rows["hi"], rows["lo"]))
-    target: Array = (chosen % np.uint64(shards)).astype(np.int64)
-    return target
+    return rows.some(np.argsort(key))
 
 
 def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import pytest
 
 from sources.wire import decode_records
 from streaming.core.events.route import route
+from streaming.core.maintenance.placement import keep_latest_rows, out_of_place
 from streaming.core.maintenance.reshard import AT_HOME, NAME_COUNTERS, NAME_TIMES, SHARED, reshard
 from streaming.core.reporting.merge import Merged, merge
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.core.state.interner import Interner
 from streaming.core.state.queues import ConsumerState, QueueRecord
 from streaming.core.state.state import ShardState
@@ -44,14 +45,15 @@ def test_the_report_is_the_same_for_another_number_of_shards(name: str, shards: 
     assert len(differences(before, report_of(back, Settings()))) == 1
 
 
-def go_on(states: list[ShardState], now_ms: int, events: Sequence[dict[str, Any]]) -> Merged:
+def go_on(states: list[ShardState], now_ms: int, events: Sequence[dict[str, Any]], settings: Settings | None = None) -> Merged:
     """Run one step of all shards."""
+    settings = settings or Settings()
     decoded = decode_records([json.dumps(event).encode() for event in events])
     reports = []
-    for i, packet in enumerate(route(decoded.events, Counter(), [], len(states), Settings())):
-        states[i], report = track(states[i], packet, T0 + now_ms, Settings())
+    for i, packet in enumerate(route(decoded.events, Counter(), [], len(states), settings)):
+        states[i], report = track(states[i], packet, T0 + now_ms, settings)
         reports.append(report)
-    return merge(reports, Settings())
+    return merge(reports, settings)
 
 
 def test_later_events_find_what_they_are_about() -> None:
@@ -114,3 +116,95 @@ def test_every_shard_knows_what_the_broker_said_about_a_consumer() -> None:
     go_on(states, 2_000, [event("consumer_state", 1_000, consumer="c", attributes=attributes)])
     made = reshard(states, 3, Settings())
     assert [list(state.consumer_states.values()) for state in made] == [[ConsumerState(T0 + 1_000, attributes, T0 + 1_000)]] * 3
+
+
+BY_NAME = Settings()
+ORDERED = Settings(rules=(QueueRule("chg", ordered=True), QueueRule("p.fifo", ordered=False)))
+CHG, FIFO = QueueName("aws_sqs", "", "chg"), QueueName("aws_sqs", "", "p.fifo")
+
+
+def sent_and_received(queue: str, **fields: Any) -> list[dict[str, Any]]:
+    """Return the events of 20 messages in 4 groups; 8 of them were received, and one was received twice."""
+    return [
+        *(event("sent", n, queue, message_id=f"m{n}", group=f"g{n % 4}", **fields) for n in range(20)),
+        *(
+            event("received", 100 + n, queue, message_id=f"m{n}", group=f"g{n % 4}", receive_count=1, consumer="c", **fields)
+            for n in range(8)
+        ),
+        event("received", 60_000, queue, message_id="m0", group="g0", receive_count=2, consumer="d", **fields),
+    ]
+
+
+def deleted(queue: str) -> list[dict[str, Any]]:
+    """Return the events that end all of them."""
+    return [event("deleted", 61_000, queue, message_id=f"m{n}", group=f"g{n % 4}") for n in range(20)]
+
+
+@pytest.mark.parametrize(("old", "new"), [(BY_NAME, ORDERED), (ORDERED, BY_NAME)], ids=["newly ordered", "no longer ordered"])
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_the_messages_of_a_queue_move_to_where_their_next_events_go(old: Settings, new: Settings, shards: int) -> None:
+    """A pattern in the configuration decides it. What is compared is the same, and all messages are found afterwards."""
+    states = [ShardState.empty() for _ in range(2)]
+    go_on(states, 60_500, [*sent_and_received("chg"), *sent_and_received("p.fifo")], old)
+    assert out_of_place(dict(enumerate(states)), 2, old) == set()
+    moved = out_of_place(dict(enumerate(states)), 2, new)
+    assert moved == {CHG, FIFO}
+    before = report_of(states, new, unordered=moved)
+    made = reshard(states, shards, new)
+    assert out_of_place(dict(enumerate(made)), shards, new) == set()
+    assert differences(before, report_of(made, new, unordered=moved), moved=moved) == []
+    waiting = report_of(made, new).queues
+    for name, ordered in ((CHG, new is ORDERED), (FIFO, new is BY_NAME)):
+        assert waiting[name].numbers["visible"] + waiting[name].numbers["in_flight"] == 20
+        facts = waiting[name].ordered_facts
+        assert (facts.groups if facts else None) == (4 if ordered else None)
+    after = go_on(made, 62_000, [*deleted("chg"), *deleted("p.fifo")], new)
+    assert [sum(after.queues[name].numbers[kind] for kind in ("visible", "in_flight")) for name in (CHG, FIFO)] == [0, 0]
+
+
+def test_messages_that_were_in_two_shards_are_counted_once() -> None:
+    """A queue that became ordered while queuewatch ran leaves them. The row with the latest event is the right one."""
+    states = [ShardState.empty() for _ in range(2)]
+    go_on(states, 60_500, sent_and_received("chg"), BY_NAME)
+    phantoms = go_on(states, 61_500, deleted("chg"), ORDERED)
+    assert phantoms.queues[CHG].numbers["visible"] > 0
+    by_index = dict(enumerate(states))
+    moved = out_of_place(by_index, 2, ORDERED)
+    keep_latest_rows(states)
+    before = report_of(states, ORDERED, unordered=moved)
+    made = reshard(states, 2, ORDERED)
+    found = report_of(made, ORDERED)
+    assert differences(before, report_of(made, ORDERED, unordered=moved), moved=moved) == []
+    assert [found.queues[CHG].numbers[kind] for kind in ("visible", "in_flight")] == [0, 0]
+
+
+def test_what_shards_list_of_a_queue_that_moves_is_not_compared() -> None:
+    """Each lists so many groups; the dead letters of the queue lose the deliveries in it, which are in another shard."""
+    few = replace(ORDERED, groups_per_report=2, consumers_per_report=1)
+    states = [ShardState.empty() for _ in range(2)]
+    reported = event("queue_state", 0, "chg", attributes={"dead_letter_queue": "dlq", "max_receive_count": 1})
+    dead = [event("dead_lettered", 60_100 + n, "chg", message_id=f"m{n}", to_queue="dlq") for n in range(8)]
+    go_on(states, 60_500, [reported, *sent_and_received("chg"), *dead], replace(few, rules=()))
+    moved = out_of_place(dict(enumerate(states)), 2, few)
+    assert moved == {CHG}
+    before = report_of(states, few, unordered=moved)
+    made = reshard(states, 2, few)
+    assert differences(before, report_of(made, few, unordered=moved), moved=moved) == []
+    made[0].rows.keep(made[0].rows.key == 0)
+    made[1].rows.keep(made[1].rows.key == 0)
+    assert differences(before, report_of(made, few, unordered=moved), moved=moved) != []
+
+
+def test_a_queue_whose_events_become_ordered_is_put_together() -> None:
+    """Its events say so, but those of before were routed by id."""
+    states = [ShardState.empty() for _ in range(2)]
+    go_on(states, 60_500, sent_and_received("chg"))
+    go_on(states, 60_600, [event("sent", 60_550, "chg", message_id="m99", group="g9", ordered=True)])
+    moved = out_of_place(dict(enumerate(states)), 2, BY_NAME)
+    assert moved == {CHG}
+    before = report_of(states, BY_NAME, unordered=moved)
+    made = reshard(states, 2, BY_NAME)
+    assert differences(before, report_of(made, BY_NAME, unordered=moved), moved=moved) == []
+    facts = report_of(made, BY_NAME).queues[CHG].ordered_facts
+    assert facts is not None
+    assert facts.groups == 5

@@ -22,6 +22,8 @@ from streaming.cli import checkpoint_commands
 from streaming.cli.checkpoint_commands import exported
 from streaming.cli.errors import CommandError
 from streaming.cli.main import app
+from streaming.core.maintenance.placement import out_of_place
+from streaming.core.settings import QueueRule, Settings
 from streaming.core.state_reports import report_of
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
@@ -166,6 +168,22 @@ def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp
     assert queuewatch("state", "verify", tmp_path / "new").exit_code == 0
     again = queuewatch("state", "reshard", checkpoint, "--shards", shards, "--out", tmp_path / "new", "--spool-is-empty")
     assert isinstance(again.exception, CheckpointMismatch)
+
+
+ORDERED = "source: {spool: {folder: in}}\nqueues: [{pattern: orders, ordered: true}]\n"
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_reshard_moves_the_messages_of_a_queue_that_becomes_ordered(tmp_path: Path, shards: int) -> None:
+    """Its groups, which were spread by message id, are whole afterwards."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    (tmp_path / "queuewatch.yaml").write_text(ORDERED)
+    chosen = ("--shards", shards, "--config", tmp_path / "queuewatch.yaml")
+    done = queuewatch("state", "reshard", checkpoint, *chosen, "--out", tmp_path / "new")
+    assert done.exit_code == 0, done.exception
+    assert sorted(exported(tmp_path / "new")) == sorted(exported(checkpoint))
+    states = open_stored(tmp_path / "new").states_by_index()
+    assert out_of_place(states, shards, Settings(rules=(QueueRule("orders", ordered=True),))) == set()
 
 
 @pytest.mark.parametrize("existed", [False, True])
