@@ -20,10 +20,13 @@ NAME: Final = "queuewatch.json"
 LAYOUT: Final = 1
 _LOCK: Final = ".queuewatch.lock"
 
-_START_AFRESH = (
+START_AFRESH: Final = (
     "set spark.checkpoint_dir to a new folder: the job then builds its state again from the telemetry the source "
     "still holds (source.kafka.starting_offsets: earliest)"
 )
+
+Order = tuple[tuple[str, bool | None], ...]
+"""Patterns of queue names, the first match wins, and whether they mark the queues as ordered; None: the name decides."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +74,24 @@ class Manifest:
     formats: Mapping[str, int]
     written_by: str | None
     """The release that last wrote to it; None when unknown."""
+    order: Order | None
+    """By which its messages are spread over the shards; None when unknown: an earlier release did not record it."""
 
 
-def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Checkpoint:
+def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str], order: Order) -> Checkpoint:
     """Open the checkpoint in `folder` (at `uri`), and write its manifest when it is new or of an earlier release.
 
-    `sources` names the kinds of source in the order they are read. Raises `CheckpointMismatch`.
+    `sources` names the kinds of source in the order they are read. `order` is recorded: see `check_order`. Raises
+    `CheckpointMismatch`.
     """
     found = find(folder, uri, shards=shards, sources=sources)
     if found is None:
         made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
-        write_manifest(folder, made)
+        write_manifest(folder, made, order)
         return made
     # From the first batch on, an earlier release must refuse the checkpoint, which it could not read, instead of failing in it.
-    if dict(found.formats) != dict(FORMATS) or found.written_by != own_version():
-        write_manifest(folder, found.checkpoint)
+    if dict(found.formats) != dict(FORMATS) or (found.written_by, found.order) != (own_version(), order):
+        write_manifest(folder, found.checkpoint, order)
     return found.checkpoint
 
 
@@ -101,7 +107,7 @@ def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Ma
             # With another number of shards, the events of known messages would go to shards that do not know them.
             raise CheckpointMismatch(
                 f"the checkpoint {uri} has batches but no {NAME}, which says with how many shards and sources it was made",
-                f"Restore it, or {_START_AFRESH}",
+                f"Restore it, or {START_AFRESH}",
             )
         return None
     found = manifest.checkpoint
@@ -114,7 +120,7 @@ def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Ma
     if found.sources != tuple(sources):
         raise CheckpointMismatch(
             f"the checkpoint {uri} was made with the sources {', '.join(found.sources)}, not {', '.join(sources)}",
-            f"Configure the same sources again, or {_START_AFRESH}",
+            f"Configure the same sources again, or {START_AFRESH}",
         )
     return manifest
 
@@ -133,8 +139,9 @@ def read_manifest(folder: Folder, uri: str) -> Manifest | None:
         layout = int(body["layout"])
         formats = {str(name): int(version) for name, version in body.get("formats", BEFORE_THEY_WERE_LISTED).items()}
         written_by = body.get("written_by")
+        order = tuple((str(entry["pattern"]), entry["ordered"]) for entry in body["queues"]) if "queues" in body else None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {_START_AFRESH}") from error
+        raise CheckpointMismatch(f"{uri}/{NAME} cannot be read ({error})", f"Restore it, or {START_AFRESH}") from error
     problems = unreadable(formats)
     if layout != LAYOUT:
         problems.insert(0, f"layout {layout} (this release writes {LAYOUT})")
@@ -142,18 +149,19 @@ def read_manifest(folder: Folder, uri: str) -> Manifest | None:
         by = f"release {written_by}" if written_by else "another release"
         raise CheckpointMismatch(
             f"the checkpoint {uri} was written by {by} of queuewatch and holds {'; '.join(problems)}",
-            f"Use the release that wrote it, or {_START_AFRESH}",
+            f"Use the release that wrote it, or {START_AFRESH}",
         )
-    return Manifest(checkpoint, formats, written_by)
+    return Manifest(checkpoint, formats, written_by, order)
 
 
-def write_manifest(folder: Folder, checkpoint: Checkpoint) -> None:
+def write_manifest(folder: Folder, checkpoint: Checkpoint, order: Order) -> None:
     """Write the manifest of a checkpoint, with the formats of this release."""
     body = {
         "layout": LAYOUT,
         "id": checkpoint.id,
         "shards": checkpoint.shards,
         "sources": list(checkpoint.sources),
+        "queues": [{"pattern": pattern, "ordered": ordered} for pattern, ordered in order],
         "formats": dict(FORMATS),
         "written_by": own_version(),
     }

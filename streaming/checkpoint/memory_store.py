@@ -48,6 +48,10 @@ class MemoryStore:
             raise FileNotFoundError(f"the judge's memory of batch {earlier[-1]} has been deleted from the checkpoint")
         return JudgeMemory.from_bytes(content)
 
+    def latest(self) -> JudgeMemory:
+        """Return the latest memory; an empty one before the first batch."""
+        return self.before(self._ids[-1] + 1 if self._ids else 0)
+
     def save(self, batch_id: int, memory: JudgeMemory) -> None:
         """Store the memory after `batch_id`; delete those a rolled-back run left beyond it, and the oldest."""
         self._folder.write(memory_file(batch_id), memory.to_bytes())

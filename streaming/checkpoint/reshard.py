@@ -12,6 +12,7 @@ from pathlib import Path
 from streaming.checkpoint.manifest import Checkpoint, write_manifest
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import SEED
+from streaming.checkpoint.order import order_of
 from streaming.checkpoint.seed import Seed, write_seed
 from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import StateFile, state_keeper
@@ -63,7 +64,9 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
             taken = {name: Taken(one.end, -1) for name, one in read.items()}
             SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed(taken)
         # Write the manifest last: without it the folder is not a checkpoint.
-        write_manifest(LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources))
+        write_manifest(
+            LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources), order_of(settings)
+        )
     return messages
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sinks.explain.formatting import count, printable
 from sinks.lines import to_json
 from streaming.checkpoint.manifest import locked
+from streaming.checkpoint.order import settings_by
 from streaming.checkpoint.reshard import files_read_by_spark, reshard_into
 from streaming.checkpoint.shards import shard_indexes
 from streaming.checkpoint.state_files import StateDamaged
@@ -98,8 +99,8 @@ def _lines(states: dict[int, ShardState]) -> Iterator[str]:
 
 def resharded(checkpoint: Path, shards: int, out: Path, config: Path | None, *, spool_is_empty: bool) -> Iterator[str]:
     """Reshard, and return lines that describe the result. Raises `CommandError`, `CheckpointMismatch`, `CheckpointInUse`."""
-    settings = to_settings(load_config(config)) if config is not None else Settings()
-    manifest_of(checkpoint)  # before the lock, which creates a folder and writes to it
+    manifest = manifest_of(checkpoint)  # before the lock, which creates a folder and writes to it
+    settings = to_settings(load_config(config)) if config is not None else settings_by(manifest.order or ())
     with locked(LocalFolder(checkpoint)):
         stored = open_stored(checkpoint)
         if (already := len(files_read_by_spark(checkpoint))) and not spool_is_empty:

@@ -77,7 +77,12 @@ def reshard(
     out: Annotated[Path, typer.Option("--out", help="The folder of the new checkpoint; must not exist.")],
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="The configuration file (YAML), if its section `queues` marks queues as ordered."),
+        typer.Option(
+            "--config",
+            "-c",
+            help="The configuration file (YAML) of the job. Needed if it marks other queues as ordered than when the checkpoint "
+            "was made, or if an earlier release made that.",
+        ),
     ] = None,
     spool_is_empty: Annotated[
         bool, typer.Option("--spool-is-empty", help="Confirm that files already read are no longer in the spool folder.")

@@ -59,7 +59,8 @@ class QueueOverrides(Section):
     pattern: str = Field(min_length=1)
     """Shell-style pattern, matched against the queue's name and `system/scope/queue`."""
     ordered: bool | None = None
-    """Whether the queue keeps order within groups although its name does not end in `.fifo`."""
+    """Whether the queue keeps order within groups although its name does not end in `.fifo`. Set it before the first event of the
+    queue: once queuewatch knows messages of it, `run` refuses a change until `queuewatch state reshard` has moved them."""
     visibility_timeout_s: Seconds | None = None
     """The queue's visibility timeout, if no collector reports it."""
     retention_s: Seconds | None = None

@@ -19,6 +19,7 @@ from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.offset_log import COMMITS, Partition, batch_ids, with_offsets
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
+from streaming.checkpoint.order import check_order, order_of, queues_out_of_place, queues_remembered
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.spark_files import rewrite_spark_file
@@ -286,13 +287,14 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
     kinds = source_kinds(config)
     if config.source.spool is not None:
         prepare_spool(config.source.spool)
-    location, shards = config.spark.checkpoint_dir, config.spark.shards
+    location, shards, settings = config.spark.checkpoint_dir, config.spark.shards, to_settings(config)
     with ExitStack() as stack:
         # Checks that can fail at once come before Spark, which takes seconds to start.
         local, scratch = local_folder(location), None
         if local is not None:
             stack.enter_context(locked(local))
-            find(local, location, shards=shards, sources=kinds)
+            found = find(local, location, shards=shards, sources=kinds)
+            check_order(found, location, settings, lambda: queues_out_of_place(local.path, settings))
             scratch = stack.enter_context(scratch_for(local.path))
         topics = survey_of(config)
         spark = open_session(
@@ -305,7 +307,11 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
         stack.callback(_close, spark)
         root = open_folder(spark, location)
         lease = stack.enter_context(Lease(root, location).held()) if local is None else None
-        checkpoint = claim(root, location, shards=shards, sources=kinds)
+        if local is None:
+            found = find(root, location, shards=shards, sources=kinds)
+            memories = f"{location.rstrip('/')}/{MEMORIES}"
+            check_order(found, location, settings, lambda: queues_remembered(open_folder(spark, memories)))
+        checkpoint = claim(root, location, shards=shards, sources=kinds, order=order_of(settings))
         spark.streams.addListener(ProgressListener(monitor.progressed))
         _log.info(
             "job_ready",

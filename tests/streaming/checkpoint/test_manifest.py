@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.checkpoint.formats import FORMATS
-from streaming.checkpoint.manifest import NAME, claim, find, locked, read_manifest
+from streaming.checkpoint.manifest import NAME, Order, claim, find, locked, read_manifest
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
 from streaming.folder import LocalFolder
 
@@ -19,13 +19,24 @@ def test_a_second_claim_finds_the_manifest_of_the_first(tmp_path: Path) -> None:
     """The id stays: it distinguishes this checkpoint's batch 7 from another checkpoint's."""
     folder = LocalFolder(tmp_path)
     assert find(folder, "here", shards=4, sources=["kafka"]) is None
-    made = claim(folder, "here", shards=4, sources=["kafka"])
-    assert claim(folder, "here", shards=4, sources=["kafka"]) == made
+    made = claim(folder, "here", shards=4, sources=["kafka"], order=())
+    assert claim(folder, "here", shards=4, sources=["kafka"], order=()) == made
     found = find(folder, "here", shards=4, sources=["kafka"])
     assert found is not None
     assert found.checkpoint == made
     assert dict(found.formats) == FORMATS
-    assert claim(LocalFolder(tmp_path / "other"), "there", shards=4, sources=["kafka"]).id != made.id
+    assert claim(LocalFolder(tmp_path / "other"), "there", shards=4, sources=["kafka"], order=()).id != made.id
+
+
+def test_the_patterns_of_ordered_queues_are_kept(tmp_path: Path) -> None:
+    """Those of the latest start, which had to fit: see `check_order`. A manifest of an earlier release lists none."""
+    folder = LocalFolder(tmp_path)
+    (tmp_path / NAME).write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"], "formats": FORMATS}))
+    orders: list[Order | None] = [getattr(read_manifest(folder, "here"), "order", ())]
+    for order in ((("a*", None), ("b", True)), (("b", False),), ()):
+        claim(folder, "here", shards=2, sources=["kafka"], order=order)
+        orders.append(getattr(read_manifest(folder, "here"), "order", None))
+    assert orders == [None, (("a*", None), ("b", True)), (("b", False),), ()]
 
 
 @pytest.mark.parametrize(
@@ -39,9 +50,9 @@ def test_a_second_claim_finds_the_manifest_of_the_first(tmp_path: Path) -> None:
 def test_an_impossible_change_is_refused_with_the_fix(tmp_path: Path, shards: int, sources: list[str], says: str) -> None:
     """The fix names both options: revert the change or use a new folder."""
     folder = LocalFolder(tmp_path)
-    claim(folder, "here", shards=2, sources=["kafka"])
+    claim(folder, "here", shards=2, sources=["kafka"], order=())
     with pytest.raises(CheckpointMismatch, match=says) as caught:
-        claim(folder, "here", shards=shards, sources=sources)
+        claim(folder, "here", shards=shards, sources=sources, order=())
     assert "spark.checkpoint_dir" in caught.value.fix
 
 
@@ -50,24 +61,24 @@ def test_an_unreadable_manifest_is_named(tmp_path: Path, content: bytes) -> None
     """It is not overwritten, because the state beside it would be misread."""
     (tmp_path / NAME).write_bytes(content)
     with pytest.raises(CheckpointMismatch, match=f"here/{NAME} cannot be read"):
-        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=())
     assert (tmp_path / NAME).read_bytes() == content
 
 
 def test_a_checkpoint_that_lost_its_manifest_is_refused(tmp_path: Path) -> None:
     """Continued with another number of shards, it would route events to shards that do not know their messages."""
-    claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+    claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=())
     LocalFolder(tmp_path / "offsets").write("0", b"v1")
     (tmp_path / NAME).unlink()
     with pytest.raises(CheckpointMismatch, match=f"here has batches but no {NAME}"):
-        claim(LocalFolder(tmp_path), "here", shards=4, sources=["kafka"])
+        claim(LocalFolder(tmp_path), "here", shards=4, sources=["kafka"], order=())
 
 
 def test_another_release_s_layout_is_refused(tmp_path: Path) -> None:
     """The error gives both layout numbers and the release that wrote the manifest."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 9, "id": "x", "shards": 2, "sources": ["kafka"]}))
     with pytest.raises(CheckpointMismatch, match=r"holds layout 9 \(this release writes 1\)"):
-        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +95,7 @@ def test_unreadable_formats_are_refused_before_spark_starts(tmp_path: Path, form
     body = {"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"], "formats": {**FORMATS, **formats}, "written_by": "9.1"}
     (tmp_path / NAME).write_text(json.dumps(body))
     with pytest.raises(CheckpointMismatch, match=f"written by release 9.1 of queuewatch and holds {says}") as caught:
-        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"])
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=())
     assert "Use the release that wrote it" in caught.value.fix
     assert json.loads((tmp_path / NAME).read_text()) == body
 
@@ -92,7 +103,7 @@ def test_unreadable_formats_are_refused_before_spark_starts(tmp_path: Path, form
 def test_an_earlier_release_s_manifest_is_updated_before_anything_is_written(tmp_path: Path) -> None:
     """It listed no formats; its id stays. The earlier release then refuses what it can no longer read."""
     (tmp_path / NAME).write_text(json.dumps({"layout": 1, "id": "x", "shards": 2, "sources": ["kafka"]}))
-    assert claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"]).id == "x"
+    assert claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=()).id == "x"
     manifest = read_manifest(LocalFolder(tmp_path), "here")
     assert manifest is not None
     assert dict(manifest.formats) == FORMATS

@@ -33,6 +33,7 @@ from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.model import Config
 from streaming.release import own_version
 from tests.sinks.fakes import NOW_MS, shop_snapshot
+from tests.streaming.checkpoints import NAMES, unpacked
 from tests.streaming.spark.packets import T0, event, ndjson
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -326,6 +327,23 @@ def test_a_changed_shard_count_is_refused_before_spark_starts(queuewatch: Run, t
     done = queuewatch("run", "--config", "q.yaml")
     assert done.returncode == 1
     assert "Set spark.shards back to 2" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_queue_that_becomes_ordered_is_refused_before_spark_starts(queuewatch: Run, tmp_path: Path) -> None:
+    """The error names both fixes; the command in it makes a checkpoint that fits."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    manifest = json.loads((checkpoint / "queuewatch.json").read_text())
+    (checkpoint / "queuewatch.json").write_text(json.dumps(manifest | {"queues": []}))
+    given = "http: {port: 0}\nsource: {spool: {folder: in}}\nqueues: [{pattern: orders, ordered: true}]\n"
+    (tmp_path / "q.yaml").write_text(given + f"spark: {{shards: 2, checkpoint_dir: {checkpoint}}}\n")
+    done = queuewatch("run", "--config", "q.yaml")
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, "Set `ordered` under `queues` back" in last) == (1, True), last
+    remedy = last[last.index("state reshard") : last.index(", then set")].replace("FILE", "q.yaml").split()
+    assert queuewatch(*remedy).returncode == 0
+    kept = json.loads((tmp_path / "NEW" / "queuewatch.json").read_text())
+    assert kept["queues"] == [{"pattern": "orders", "ordered": True}]
 
 
 @pytest.mark.slow

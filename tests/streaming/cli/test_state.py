@@ -186,6 +186,18 @@ def test_reshard_moves_the_messages_of_a_queue_that_becomes_ordered(tmp_path: Pa
     assert out_of_place(states, shards, Settings(rules=(QueueRule("orders", ordered=True),))) == set()
 
 
+def test_reshard_keeps_the_patterns_of_ordered_queues(tmp_path: Path) -> None:
+    """Without `--config` they are those that the checkpoint was made with."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    (tmp_path / "queuewatch.yaml").write_text(ORDERED)
+    last = checkpoint
+    for name, given in (("a", []), ("b", ["--config", tmp_path / "queuewatch.yaml"]), ("c", [])):
+        assert queuewatch("state", "reshard", last, "--shards", 3, "--out", tmp_path / name, *given).exit_code == 0
+        last = tmp_path / name
+    kept = [json.loads((tmp_path / name / "queuewatch.json").read_text())["queues"] for name in "abc"]
+    assert kept == [[], *[[{"pattern": "orders", "ordered": True}]] * 2]
+
+
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_reshard_that_fails_leaves_nothing_behind(existed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt may name the same folder."""
