@@ -205,10 +205,12 @@ def place_in_queue(m: Message, by_position: bool) -> tuple[int, ...]:
 
 
 class Model:
-    """All queues. `tell` takes events in any order; everything else only reads."""
+    """All queues. `tell` takes all events, in any order; everything else only reads."""
 
-    def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int]) -> None:
+    def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int], dead_letter_queues: dict[str, str]) -> None:
         self.max_receives = max_receives
+        self.dead_letter_queues = dead_letter_queues
+        """By their source queues, unordered ones: an ordered queue may be in another shard."""
         self.timeouts = defaultdict(lambda: Timeouts(30_000), {queue: Timeouts(ms) for queue, ms in visibility_ms.items()})
         self.messages: dict[str, dict[str, Message]] = defaultdict(dict)
         self.purges: dict[str, list[int]] = defaultdict(list)
@@ -253,6 +255,13 @@ class Model:
             elif e["type"] == "redriven" and "new_message_id" in e:
                 again = self.message(e["to_queue"], e["new_message_id"])
                 again.events.append({"type": "moved_back", "sent_at": e["at"], **about})
+        for source, dead in self.dead_letter_queues.items():
+            for message_id, m in self.messages[dead].items():
+                left = [e["at"] for e in m.events if e["type"] == "redriven"]
+                original = self.messages[source].get(message_id)
+                if left and not m.arrivals and original is not None:
+                    # Nobody reported that it was moved: that it left the dead-letter queue shows it.
+                    original.events.append({"type": "dead_lettered", "at": min(left), "message_id": message_id})
 
     def live(self, queue: str) -> list[Message]:
         gone = self.overtaken(queue)

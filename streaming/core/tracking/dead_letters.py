@@ -91,8 +91,28 @@ def withdraw_arrivals(state: ShardState, queues: Array, settings: Settings) -> N
     count_unseen_receives(state, hit[entered], 0)
 
 
-def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings) -> None:
-    """End the rows of these dead letters in the queues whose dead-letter queue is theirs."""
+def end_originals_of_redriven(state: ShardState, settings: Settings) -> None:
+    """End the originals of messages that left a dead-letter queue although nothing showed that they had arrived there.
+
+    SQS reports no moves. The redrive proves the move, whether it is read before or after the events of the source queue: an
+    original that was not found is looked up again in the next steps.
+    """
+    dead = state.queues.column("dead_letter")
+    if not dead.any():
+        return
+    rows = state.rows
+    hit = nonzero((rows["flags"] & np.uint32(F_REDRIVEN | F_ARRIVED | F_SENT)) == F_REDRIVEN)
+    hit = hit[dead[rows.at("queue", hit)] & (rows.at("parent", hit) == 0) & ~forgotten(state, rows.at("ended", hit), settings)]
+    received = rows.at("last_received", hit) > 0
+    left_by = np.where(received, first_received(state, hit), rows.at("ended", hit))
+    _end_originals(state, hit, left_by, settings, redriven=True)
+
+
+def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings, *, redriven: bool = False) -> None:
+    """End the rows of these dead letters in the queues whose dead-letter queue is theirs.
+
+    `redriven`: they have left since. Messages that came back under their own ids are not the originals any more.
+    """
     rows = state.rows
     hit_keys = rows.key[hit]
     if not len(hit):
@@ -116,6 +136,8 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         rows.put("parent", hit[here], keys)
         rows.put("origin", hit[here], np.full(len(here), number, dtype=np.int32))
         open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here])
+        if redriven:
+            open_ &= rows.at("sent", originals) < arrived[here]
         end(state, originals[open_], arrived[here][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
 
 

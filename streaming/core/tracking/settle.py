@@ -18,7 +18,7 @@ from streaming.core.state.rows import (
     F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.dead_letters import detect_dead_letters, share_send_times
+from streaming.core.tracking.dead_letters import detect_dead_letters, end_originals_of_redriven, share_send_times
 from streaming.core.tracking.disproved_moves import drop_disproved
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
@@ -37,6 +37,7 @@ def settle_by_time(state: ShardState, heard_of: Array, now: int, settings: Setti
         return
     add_unnamed_dead_letters(state, settings)
     detect_dead_letters(state, settings)
+    end_originals_of_redriven(state, settings)
     share_send_times(state, settings)
     drop_disproved(state, heard_of, settings)
     _purge(state)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.core.settings import QueueRule, Settings
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
-from tests.core.test_against_reference import MAX_RECEIVES, STATES, VISIBILITY_MS, expected, lifecycles, said
+from tests.core.test_against_reference import DEAD_LETTER_QUEUES, MAX_RECEIVES, STATES, VISIBILITY_MS, expected, lifecycles, said
 
 LIMITED = Settings(max_queues=4, max_collectors=2)
 SHARDS = pytest.mark.parametrize("shards", [1, 3])
@@ -37,7 +37,7 @@ def test_tracked_queues_are_exact_while_others_are_left_out(data: st.DataObject)
     steps = [(0, STATES), (0, mixed[:cut]), (0, mixed[cut:]), (300_000, [])]
     shards, restart = data.draw(st.sampled_from([1, 2, 5])), data.draw(st.booleans())
     merged = run_steps(steps, LIMITED, shards=shards, restart=restart)[-1]
-    model = Model(VISIBILITY_MS, MAX_RECEIVES)
+    model = Model(VISIBILITY_MS, MAX_RECEIVES, DEAD_LETTER_QUEUES)
     model.tell(events)
     assert not any(name.startswith("one-shot") for name in _names(merged))
     for queue, words in said(merged).items():

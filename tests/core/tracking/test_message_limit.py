@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streaming.core.settings import Settings
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
-from tests.core.test_against_reference import MAX_RECEIVES, VISIBILITY_MS, expected, lifecycles, said
+from tests.core.test_against_reference import DEAD_LETTER_QUEUES, MAX_RECEIVES, VISIBILITY_MS, expected, lifecycles, said
 
 LIMIT = 5
 LIMITED = Settings(max_messages_per_shard=LIMIT)
@@ -62,7 +62,7 @@ def test_what_is_tracked_is_exact_while_others_are_left_out(data: st.DataObject)
     limited = Settings(max_messages_per_shard=3 * len(messages))
     steps = [(0, events), (500_000, flood[:cut]), (500_100, [*flood[cut:], *flood])]
     merged = run_steps(steps, limited, restart=data.draw(st.booleans()))[-1]
-    model = Model(VISIBILITY_MS, MAX_RECEIVES)
+    model = Model(VISIBILITY_MS, MAX_RECEIVES, DEAD_LETTER_QUEUES)
     model.tell(events)
     for queue, words in said(merged).items():
         if queue != "flood":
