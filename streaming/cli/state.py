@@ -29,6 +29,16 @@ def _files_named(where: Path) -> Iterator[None]:
         ) from error
 
 
+def _print(line: str) -> None:
+    """Print a line. That it cannot be written is no error of the checkpoint."""
+    try:
+        typer.echo(line)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"standard output cannot be written: {error.strerror}") from error
+
+
 @app.command()
 def inspect(checkpoint: CheckpointFolder) -> None:
     """Show what a checkpoint holds: formats, shards, messages per queue, firing signals, undelivered records."""
@@ -36,7 +46,7 @@ def inspect(checkpoint: CheckpointFolder) -> None:
 
     with _files_named(checkpoint):
         for line in inspected(checkpoint):
-            typer.echo(line)
+            _print(line)
 
 
 @app.command()
@@ -47,7 +57,7 @@ def verify(checkpoint: CheckpointFolder) -> None:
     with _files_named(checkpoint):
         sound, lines = verified(checkpoint)
     for line in lines:
-        typer.echo(line)
+        _print(line)
     raise typer.Exit(0 if sound else 1)
 
 
@@ -62,7 +72,7 @@ def export(
     if out is None:
         with _files_named(checkpoint):
             for line in exported(checkpoint):
-                typer.echo(line)
+                _print(line)
         return
     with _files_named(checkpoint):
         lines = exported(checkpoint)  # a file is written only if there is something to write to it
@@ -93,4 +103,4 @@ def reshard(
 
     with _files_named(out):
         for line in resharded(checkpoint, shards, out, config, spool_is_empty=spool_is_empty):
-            typer.echo(line)
+            _print(line)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +125,21 @@ def test_a_file_that_export_cannot_write_is_named(tmp_path: Path) -> None:
         done = queuewatch("state", "export", checkpoint, "--out", out)
         assert isinstance(done.exception, CommandError), done.exception
         assert str(done.exception).startswith(f"{out}: {problem}")
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "export"])
+def test_a_full_standard_output_is_not_blamed_on_the_checkpoint(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `queuewatch state export FOLDER > FILE` on a full disk."""
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("typer.echo", full)
+    done = queuewatch("state", command, unpacked(NAMES[-1], tmp_path))
+    assert isinstance(done.exception, CommandError), done.exception
+    assert str(done.exception) == "standard output cannot be written: No space left on device"
 
 
 def test_inspect_prints_no_control_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
