@@ -45,7 +45,7 @@ class SpoolSource(Section):
 
     folder: str = Field(min_length=1)
     """A path, or a URI of any file system that Spark supports; a URI is read by Spark's own file source."""
-    pattern: str = "*.{ndjson,json,jsonl,arrow}"
+    pattern: str = Field(default="*.{ndjson,json,jsonl,arrow}", min_length=1)
     """Pattern of final file names. Names that begin with a dot or an underscore are never read."""
     max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     after_reading: Literal["keep", "archive", "delete"] = "keep"
