@@ -25,6 +25,7 @@ from streaming.core.state.rows import (
     F_ARRIVED,
     F_ARRIVED_INFERRED,
     F_DEAD_LETTERED,
+    F_ENTERED,
     F_MOVE_INFERRED,
     F_PLACEHOLDER,
     F_SENT_KNOWN,
@@ -128,7 +129,7 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
         rows.put(column, here, copied[column][order])
     known = copied["flags"][order] & np.uint32(F_SENT_KNOWN)
     rows.put("queue", here, target)
-    rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED) | apart)
+    rows.put("flags", here, known | np.uint32(F_ARRIVED | F_ARRIVED_INFERRED | F_ENTERED) | apart)
     rows.put("arrived", here, arrived[order])
     rows.put("parent", here, keys[order])
     rows.put("origin", here, source.place)

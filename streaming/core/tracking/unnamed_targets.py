@@ -12,7 +12,6 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import dead_letter_queue
 from streaming.core.state.rows import (
     F_ARRIVED_INFERRED,
-    F_ENTERED,
     F_PLACEHOLDER,
     F_SENT_KNOWN,
     F_TARGET_UNNAMED,
@@ -80,7 +79,7 @@ def _report_arrivals(state: ShardState, source: int, keys: Array, arrived: Array
     if ordered[target]:
         rows.put("sent", here, arrived)
         flags |= np.uint32(F_SENT_KNOWN)
-    rows.put("flags", here, (flags & ~np.uint32(F_ARRIVED_INFERRED)) | np.uint32(F_ENTERED))
+    rows.put("flags", here, flags & ~np.uint32(F_ARRIVED_INFERRED))
 
 
 def _target(state: ShardState, source: int, settings: Settings) -> QueueName | None:

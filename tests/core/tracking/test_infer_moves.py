@@ -141,6 +141,9 @@ def test_moves_of_many_queues_are_inferred_in_one_step() -> None:
     assert {arrival.queue.queue for arrival in merged.arrivals} == {f"{queue}-dead" for queue in queues}
 
 
+POLICY = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "dead"}
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("suffix", ["", ".fifo"])
 @pytest.mark.parametrize("reported", [True, False], ids=["its redrive is reported", "it is seen in its source queue"])
@@ -162,6 +165,16 @@ def test_a_message_that_left_its_dead_letter_queue_is_moved_there_again(suffix: 
 
     assert [(tracked(at, queue), tracked(at, dead)) for at in (160_000, 211_000, 370_000)] == [(0, 1), (1, 0), (0, 1)]
     assert reports[-1].queues[QueueName("aws_sqs", "", dead)].total("arrived") == 2
+
+
+def test_a_look_at_an_inferred_dead_letter_is_no_message_without_a_send() -> None:
+    """It is known how it came into the dead-letter queue, so it does not show that sends to that queue are unreported."""
+    policy = event("queue_state", 0, "orders", attributes=POLICY)
+    looked = event("received", 400_000, "dead", message_id="m", receive_count=4)
+    steps = [(0, [policy, event("sent", 0, message_id="m")]), *_used_up("orders", {"message_id": "m"}, 0), (160_000, [])]
+    *_, merged = run_steps([*steps, (400_000, [looked])], Settings(now_is_event_time=True), restart=True)
+    summary = merged.queues[QueueName("aws_sqs", "", "dead")]
+    assert (summary.total("arrived"), summary.total("touched"), summary.total("touched_unsent")) == (1, 1, 0)
 
 
 def _used_up(queue: str, about: Wire, start_ms: int, before: int = 0) -> list[tuple[int, list[Wire]]]:
