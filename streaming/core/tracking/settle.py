@@ -19,7 +19,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dead_letters import detect_dead_letters, end_originals_of_redriven, share_send_times
-from streaming.core.tracking.disproved_moves import drop_disproved
+from streaming.core.tracking.disproved_moves import drop_disproved, repeat_moves
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
@@ -40,6 +40,7 @@ def settle_by_time(state: ShardState, heard_of: Array, now: int, settings: Setti
     end_originals_of_redriven(state, settings)
     share_send_times(state, settings)
     drop_disproved(state, heard_of, settings)
+    repeat_moves(state, heard_of, settings)
     _purge(state)
     infer_moves(state, now, settings)
     end_last_deliveries(state, now, settings)

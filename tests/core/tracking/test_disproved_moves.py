@@ -48,10 +48,16 @@ def test_a_later_delivery_in_the_source_takes_the_dead_letter_back(shards: int) 
     ("later", "here_and_there"),
     [
         ([again(90_000)], (0, 1)),
-        ([again(200_000), again(300_000, "dead")], (1, 1)),
-        ([again(200_000), {**MOVED, "at": MOVED["at"] + 200_000}], (0, 1)),
+        ([again(200_000), again(280_000, "dead")], (0, 1)),
+        ([again(280_000, "dead"), again(200_000)], (0, 1)),
+        ([again(200_000), {**MOVED, "at": MOVED["at"] + 180_000}], (0, 1)),
     ],
-    ids=["a delivery of before the move", "seen in the dead-letter queue since", "moved again"],
+    ids=[
+        "a delivery of before the move",
+        "seen in the dead-letter queue since",
+        "and reported in the other order",
+        "moved again",
+    ],
 )
 def test_what_is_in_the_dead_letter_queue_stays_there(later: list[Wire], here_and_there: tuple[int, int]) -> None:
     """Only the latest of the deliveries and moves tells where it is."""
@@ -74,3 +80,29 @@ def test_a_purge_of_the_dead_letter_queue_removed_none_of_these() -> None:
     for order in permutations([event("purged", 150_000, "dead"), again(200_000)]):
         *_, merged = run_steps([(0, [*SENT, MOVED]), *((0, [one]) for one in order), (210_000, [])])
         assert not merged.queues[QueueName("aws_sqs", "", "dead")].purges
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("received", [True, False], ids=["received in its source queue", "not received there"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one step", "step by step"])
+def test_a_dead_letter_that_was_redriven_under_its_id_and_is_seen_again_was_moved_again(
+    at_once: bool, received: bool, shards: int
+) -> None:
+    """Its receive does not say where it comes from. It is settled in the queue where it no longer is."""
+    back = event("redriven", 150_000, "dead", message_id="m", to_queue="orders", new_message_id="m")
+    lived = [event("received", 160_000, message_id="m", receive_count=1)] if received else []
+    events = [*SENT, MOVED, back, *lived, again(290_000, "dead"), event("deleted", 295_000, "dead", message_id="m")]
+    steps = [(0, events)] if at_once else [(0, [one]) for one in events]
+    *_, merged = run_steps([*steps, (310_000, [])], shards=shards, restart=True)
+    assert (tracked(merged, "orders"), tracked(merged, "dead")) == (0, 0)
+    assert merged.queues[QueueName("aws_sqs", "", "orders")].total("dead_lettered") == 2
+    assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 2
+    assert [(one.message_id, one.known_by, one.at - MOVED["at"]) for one in merged.arrivals] == [("m", "first_receive", 190_000)]
+
+
+def test_a_dead_letter_that_was_redriven_under_another_id_and_is_seen_again_was_moved_once() -> None:
+    """It did not leave: the original is not back in the source queue."""
+    back = event("redriven", 150_000, "dead", message_id="m", to_queue="orders", new_message_id="n")
+    *_, merged = run_steps([(0, [one]) for one in (*SENT, MOVED, back, again(290_000, "dead"))])
+    assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 1
+    assert tracked(merged, "dead") == 1
