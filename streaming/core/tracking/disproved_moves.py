@@ -15,6 +15,7 @@ from streaming.core.state.rows import (
     F_PLACEHOLDER,
     F_PURGED,
     F_RECONCILED,
+    F_SENT_KNOWN,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import count_totals, end, find_remembered
@@ -48,6 +49,9 @@ def repeat_moves(state: ShardState, heard_of: Array, settings: Settings) -> None
     again = (rows.at("ended", originals) == 0) & (back > rows.at("arrived", hit)) & (seen > back)
     hit, originals, seen = hit[again], originals[again], seen[again]
     end(state, originals, seen, F_DEAD_LETTERED, T_DEAD_LETTERED)
+    # A redrive renews the send time.
+    sent_known = (rows.at("flags", originals) & np.uint32(F_SENT_KNOWN)) != 0
+    rows.put("sent", hit[sent_known], rows.at("sent", originals[sent_known]))
     rows.put("arrived", hit, seen)
     rows.put("arrived_noticed", hit, 0)
     rows.put("flags", hit, (rows.at("flags", hit) & ~np.uint32(F_ARRIVED_INFERRED)) | np.uint32(F_ARRIVED_BY_RECEIVE))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.core.reporting.merge import Merged
+from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.settings import QueueName
 from tests.core.driving import event, run_steps
 
@@ -91,9 +92,11 @@ def test_a_dead_letter_that_was_redriven_under_its_id_and_is_seen_again_was_move
     """Its receive does not say where it comes from. It is settled in the queue where it no longer is."""
     back = event("redriven", 150_000, "dead", message_id="m", to_queue="orders", new_message_id="m")
     lived = [event("received", 160_000, message_id="m", receive_count=1)] if received else []
-    events = [*SENT, MOVED, back, *lived, again(290_000, "dead"), event("deleted", 295_000, "dead", message_id="m")]
+    events = [*SENT, MOVED, back, *lived, again(290_000, "dead")]
     steps = [(0, events)] if at_once else [(0, [one]) for one in events]
-    *_, merged = run_steps([*steps, (310_000, [])], shards=shards, restart=True)
+    deleted = event("deleted", 295_000, "dead", message_id="m")
+    *_, before, merged = run_steps([*steps, (0, []), (310_000, [deleted])], shards=shards, restart=True)
+    assert before.queues[QueueName("aws_sqs", "", "dead")].oldest[AGE_SCOPES.index("all")] == back["at"]
     assert (tracked(merged, "orders"), tracked(merged, "dead")) == (0, 0)
     assert merged.queues[QueueName("aws_sqs", "", "orders")].total("dead_lettered") == 2
     assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 2
