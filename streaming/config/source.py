@@ -56,8 +56,12 @@ class SpoolSource(Section):
     def _archive_is_named(self) -> Self:
         if (self.after_reading == "archive") != (self.archive_folder is not None):
             raise ValueError("after_reading: archive and archive_folder belong together: set both or neither")
-        if self.archive_folder is not None and _inside(self.archive_folder, self.folder):
+        if self.archive_folder is None:
+            return self
+        if _inside(self.archive_folder, self.folder):
             raise ValueError("archive_folder lies inside folder, where its files would be read again")
+        if local_folder(self.folder) is not None and local_folder(self.archive_folder) is None:
+            raise ValueError("archive_folder is on another file system than folder, which is on this machine: name a local one")
         return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from streaming.config.source import SpoolSource
-from streaming.folder import make_folder, move_durably, sync_folder
+from streaming.folder import local_folder, make_folder, move_durably, sync_folder
 from streaming.spool.cut import cut, is_finished
 from streaming.spool.ledger import Plan, SpoolLedger, Taken, missing_of, take
 from streaming.spool.names import printable
@@ -206,9 +207,11 @@ class SpoolPlanner:
         if self.source.archive_folder is None:
             path.unlink()
             return
-        archive = Path(self.source.archive_folder)
-        make_folder(archive)
-        move_durably(path, archive / name)
+        archive = local_folder(self.source.archive_folder)
+        if archive is None:
+            raise OSError(errno.EXDEV, "the archive is on another file system", self.source.archive_folder)
+        make_folder(archive.path)
+        move_durably(path, archive.path / name)
 
     def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:

@@ -163,6 +163,11 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
             "source.spool",
             "lies inside folder",
         ),
+        (
+            "source:\n  spool: {folder: a, after_reading: archive, archive_folder: 's3://bucket/done'}\n",
+            "source.spool",
+            "on another file system",
+        ),
         ("source: {spool: {folder: a, pattern: ''}}\n", "source.spool.pattern", "at least 1 character"),
         ("http:\n  ingest: {enabled: true}\n", "", "http.ingest needs source.spool"),
         (

@@ -188,9 +188,10 @@ def test_a_partly_read_file_is_not_removed(tmp_path: Path, monkeypatch: pytest.M
     assert inbox.there() == set()
 
 
-def test_files_move_to_the_archive(tmp_path: Path) -> None:
-    """They keep their names."""
-    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(tmp_path / "archive"))
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_files_move_to_the_archive(tmp_path: Path, scheme: str) -> None:
+    """They keep their names. The folder may be given as a URI, like the spool folder."""
+    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=f"{scheme}{tmp_path / 'archive'}")
     inbox.put("a.json")
     inbox.names(0)
     inbox.names(9)
