@@ -12,3 +12,5 @@ LATE = 8
 """It was marked as late: see `late`."""
 COUNTED = 16
 """Of an event about a queue: its attributes hold the broker's counts of visible and in-flight messages."""
+SAME_ID = 32
+"""Of a row: a redriven message came back under the id that it had before."""

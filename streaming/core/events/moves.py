@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import nonzero, plain
 from streaming.core.events.events import ARRIVED, DEAD_LETTERED, DTYPES, RECEIVED, REDRIVEN, REDRIVEN_IN, Events
-from streaming.core.events.flags import BY_RECEIVE, LATE
+from streaming.core.events.flags import BY_RECEIVE, LATE, SAME_ID
 from streaming.core.hashing import ids_to_bits
 from streaming.core.settings import QueueName
 
@@ -81,8 +81,8 @@ def _expand_redrive(
     peer = derived.number(there)
     derived.events.columns["peer"][row] = peer
     if new_id:
-        message_id = None if new_id == own_id else new_id
-        derived.add(row, REDRIVEN_IN, peer, peer=derived.own(row), message_id=message_id)
+        flags, message_id = (SAME_ID, None) if new_id == own_id else (0, new_id)
+        derived.add(row, REDRIVEN_IN, peer, peer=derived.own(row), flags=flags, message_id=message_id)
 
 
 def _expand_receive(derived: _Derived, row: int, origin: str | None, count: int) -> None:

@@ -18,7 +18,7 @@ from streaming.core.events.events import (
     REDRIVEN_IN,
     Events,
 )
-from streaming.core.events.flags import AHEAD, BY_RECEIVE, PRIMARY
+from streaming.core.events.flags import AHEAD, BY_RECEIVE, PRIMARY, SAME_ID
 from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
@@ -194,7 +194,9 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     """Return, per event, how often its message was redelivered after an end before it, or None when no message was."""
     code, at = columns["code"], columns["at"]
     is_end = code >= FIRST_END
-    enters = (code == RECEIVED) | (code == ARRIVED) | (code == REDRIVEN_IN)
+    # A message that has a new id was redriven once: a later report of that is another one of the same redrive.
+    returns = (code == REDRIVEN_IN) & ((columns["flags"] & SAME_ID) != 0)
+    enters = (code == RECEIVED) | (code == ARRIVED) | returns
     ended = state.rows.at("ended", rows)
     has_end = np.logical_or.reduceat(is_end, starts) | (ended > 0)
     lengths = np.diff(np.append(starts, len(code)))

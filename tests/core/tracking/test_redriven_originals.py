@@ -62,3 +62,14 @@ def test_what_a_redrive_does_not_prove_stays(other: dict[str, Any]) -> None:
     (numbers, depth) = totals([[STATE, *FIRST_LIFE], [NEW_ID, other]])
     assert numbers["dead_lettered"] == 0
     assert sum(depth.values()) == 2
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("later_ms", [1, 30_000])
+def test_a_second_report_of_a_redrive_does_not_revive_the_message(later_ms: int, shards: int) -> None:
+    """Either end may report it, by its own clock. The message has a new id, so it is redriven once."""
+    parts = [[STATE, *FIRST_LIFE], [NEW_ID], SECOND_LIFE, [NEW_ID | {"at": NEW_ID["at"] + later_ms}]]
+    for order in permutations(range(1, 4)):
+        in_order = [parts[i] for i in (0, *order)]
+        for steps in (in_order, [[one for part in in_order for one in part]]):
+            assert totals(steps, shards)[1] == {"visible": 0, "in_flight": 0}
