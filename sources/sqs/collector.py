@@ -130,10 +130,12 @@ class _Region:
             self._reader.discover()
         except (ClientError, BotoCoreError) as error:
             self._log_problems([Problem.of(self._name, "ListQueues", error)])
+            if not _asks_for_fewer_calls(error):
+                # Those named by URL are all that can be watched.
+                self._check(self._reader.places)
             return error
         places = self._reader.places
-        self._refuse_telemetry_queue(places)
-        self.checked = True
+        self._check(places)
         if not places and self._watched:
             _log.warning("SQS: %s: no queue fits collect.sqs.discovery: nothing is watched in this region", self._name)
         elif len(places) != self._watched:
@@ -141,7 +143,8 @@ class _Region:
         self._watched = len(places)
         return None
 
-    def _refuse_telemetry_queue(self, watched: Sequence[Place]) -> None:
+    def _check(self, watched: Sequence[Place]) -> None:
+        """Refuse to watch the telemetry queue; afterwards it may be drained."""
         own = self._config.telemetry
         if own is not None and any(place.queue == own.name for place in watched):
             raise CollectorRefused(
@@ -149,6 +152,7 @@ class _Region:
                 f"take messages from its consumers. Add {own.name!r} to collect.sqs.discovery.exclude, "
                 "or name another queue in collect.sqs.telemetry.queue"
             )
+        self.checked = True
 
     def _pace(self, pressed: bool) -> None:
         """Read less often while SQS throttles or does not answer, and recover slowly."""

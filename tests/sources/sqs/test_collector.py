@@ -250,6 +250,28 @@ def test_the_telemetry_queue_is_drained_while_another_region_cannot_be_listed(qu
     assert drained.is_set()
 
 
+def test_the_telemetry_queue_is_drained_where_queues_cannot_be_listed() -> None:
+    """Those named by URL are all that are watched then."""
+    client: Any = Regional("eu-west-1", "orders")
+    client.fail = {"ListQueues": "AccessDenied"}
+    stop, drained = threading.Event(), threading.Event()
+
+    def receive(**_: Any) -> dict[str, Any]:
+        drained.set()
+        stop.set()
+        return {}
+
+    client.receive_message = receive
+    client.get_queue_url = lambda **_: {"QueueUrl": client.url("telemetry")}
+    discovery = {"prefixes": ["orders"], "urls": [client.url("orders")]}
+    config = SqsCollectorConfig(interval_s=0.05, discovery=discovery, telemetry={"queue": "telemetry"})  # type: ignore[arg-type]
+    timer = threading.Timer(5, stop.set)
+    timer.start()
+    SqsCollector(config, [client]).run(lambda _: None, stop)
+    timer.cancel()
+    assert drained.is_set()
+
+
 def test_a_redrive_task_is_followed_to_its_end() -> None:
     """Tasks are requested for dead-letter queues only: at every poll while one runs, rarely otherwise."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
