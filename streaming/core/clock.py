@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+CLOCKS_DIFFER_MS = 60_000
+"""By how much two senders' clocks may differ: what each of them dates within this is in no certain order."""
 LARGEST_STEP_MS = 3_600_000
 """Between two batches. Steps up to this may be a restart, or an outage that the job waited out."""
 LARGEST_STEP_BACK_MS = 900_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from streaming.core.clock import LARGEST_STEP_BACK_MS
 from streaming.core.events.packet import Packet
 from streaming.core.maintenance.compact import compact
@@ -46,7 +44,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     state.invalid_total.update(invalid)
     state.events_total["invalid"] += sum(invalid.values())
     state.now = now
-    settle_by_time(state, np.unique(events.keys()), now, settings)
+    settle_by_time(state, events, now, settings)
     # Only now: a step may be longer than the lateness, and what ended during it must not count as forgotten before this.
     state.high_water = max(state.high_water, _newest(packet, now, settings))
     shard_report = report(state, now, before, packet.quarantine, settings)

@@ -161,8 +161,8 @@ def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[
         events.append(event("redriven", at, dead, to_queue=queue, new_message_id=about["message_id"] + "-again", **about))
     elif len(events) == 1 and draw(st.booleans()):
         # It was not moved after all.
-        at += draw(st.integers(1, 60_000))
-        events.append(event("received", at, queue, receive_count=9, **about))
+        at += draw(st.integers(1, 120_000))
+        events.append(event("received", at, queue, receive_count=draw(st.sampled_from([7, 9])), **about))
     return events
 
 

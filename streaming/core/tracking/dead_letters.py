@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
@@ -19,6 +21,7 @@ from streaming.core.state.rows import (
     F_ARRIVED_BY_RECEIVE,
     F_ARRIVED_INFERRED,
     F_DEAD_LETTERED,
+    F_ENDED,
     F_ENTERED,
     F_PURGED,
     F_RECONCILED,
@@ -35,15 +38,18 @@ from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.segments import count_rows
 
+_NONE: Final = np.zeros(0, dtype=np.uint64)
 
-def detect_dead_letters(state: ShardState, settings: Settings) -> None:
+
+def detect_dead_letters(state: ShardState, settings: Settings) -> Array:
     """Mark every message that appears in a dead-letter queue as arrived there, even without a reported move.
 
-    The application sent it there, or its first receive shows it. It is then no longer in its source queue.
+    The application sent it there, or its first receive shows it. It is then no longer in its source queue. Return the keys of the
+    new ones.
     """
     dead = state.queues.column("dead_letter")
     if not dead.any():
-        return
+        return _NONE
     restore_queues(state, dead, settings)
     rows = state.rows
     hit = nonzero(dead[rows["queue"]])
@@ -53,7 +59,8 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> None:
     news = ~known & seen & ~forgotten(state, rows.at("ended", hit), settings)
     hit, flags = hit[news], flags[news]
     if not len(hit):
-        return
+        return _NONE
+    keys: Array = rows.key[hit]
     was_sent = (flags & F_SENT) != 0
     # In an ordered queue the send time that a receive reports is that of the move, which may be days ago.
     renewed = state.queues.is_ordered(settings)[rows.at("queue", hit)] & ((flags & F_SENT_KNOWN) != 0)
@@ -62,6 +69,7 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> None:
     rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
+    return keys
 
 
 def withdraw_arrivals(state: ShardState, queues: Array, settings: Settings) -> None:
@@ -137,6 +145,8 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         rows.put("origin", hit[here], np.full(len(here), number, dtype=np.int32))
         open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here])
         if redriven:
+            # What left the dead-letter queue was not removed by a purge of its source.
+            open_ |= (rows.at("flags", originals) & np.uint32(F_ENDED)) == F_PURGED
             open_ &= rows.at("sent", originals) < arrived[here]
         end(state, originals[open_], arrived[here][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
 

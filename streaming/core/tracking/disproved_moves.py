@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
 from streaming.core.settings import Settings
 from streaming.core.state.queues import T_ARRIVED, T_DEAD_LETTERED, T_RECONCILED
@@ -21,48 +22,63 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 
 
-def drop_disproved(state: ShardState, heard_of: Array, settings: Settings) -> None:
+def correct_moves(state: ShardState, heard_of: Array, settings: Settings) -> None:
+    """Drop the dead letters that are in their source queue, and move those again that were back there and came again.
+
+    `heard_of` are the keys of the messages of which something became known in this step: only they, and their dead letters, can
+    be concerned.
+    """
+    if not len(heard_of) or not state.rows.has("parent"):
+        return
+    dead_letters, originals = _with_originals(state, np.unique(heard_of), settings)
+    if len(dead_letters):
+        _drop_disproved(state, dead_letters, originals)
+        _move_again(state, dead_letters, originals)
+
+
+def _drop_disproved(state: ShardState, dead_letters: Array, originals: Array) -> None:
     """Drop the dead letters whose latest delivery was in their source queue, after they arrived, and that were not moved again.
 
-    `heard_of` are the keys, ascending, of the messages with events in this step: only they and their dead letters can be
-    concerned. A purge of the dead-letter queue did not remove such a message: it was not there.
+    A purge of the dead-letter queue did not remove such a message: it was not there.
     """
     rows = state.rows
-    hit, originals = _with_originals(state, heard_of, settings)
-    is_open = (rows.at("ended", hit) == 0) | ((rows.at("flags", hit) & np.uint32(F_ENDED)) == F_PURGED)
+    flags, seen = rows.at("flags", dead_letters), rows.at("last_received", dead_letters)
+    is_open = (rows.at("ended", dead_letters) == 0) | ((flags & np.uint32(F_ENDED)) == F_PURGED)
     received = rows.at("last_received", originals)
+    later = received > np.maximum(rows.at("arrived", dead_letters), seen) + CLOCKS_DIFFER_MS
+    # SQS goes on counting after a move: the higher count is that of the later delivery, whatever the clocks say.
+    later &= (seen == 0) | (rows.at("receive_count", dead_letters) <= rows.at("receive_count", originals))
     # The latest move of one that was moved several times may be later than the arrival, the first that is known.
     moved = (rows.at("flags", originals) & np.uint32(F_ENDED)) == F_DEAD_LETTERED
-    gone = is_open & ~moved & (received > rows.at("arrived", hit)) & (received > rows.at("last_received", hit))
-    end(state, hit[gone], received[gone], F_RECONCILED, T_RECONCILED)
+    gone = is_open & ~moved & later
+    end(state, dead_letters[gone], received[gone], F_RECONCILED, T_RECONCILED)
 
 
-def repeat_moves(state: ShardState, heard_of: Array, settings: Settings) -> None:
+def _move_again(state: ShardState, dead_letters: Array, originals: Array) -> None:
     """Move the messages again that were back in their source queue and were delivered in the dead-letter queue since.
 
-    Nobody reported that move. `heard_of` are the keys, ascending, of the messages with events in this step.
+    Nobody reported that move.
     """
     rows = state.rows
-    hit, originals = _with_originals(state, heard_of, settings)
-    back = np.maximum(rows.at("last_received", originals), rows.at("sent", originals))
-    seen = rows.at("last_received", hit)
-    again = (rows.at("ended", originals) == 0) & (back > rows.at("arrived", hit)) & (seen > back)
-    hit, originals, seen = hit[again], originals[again], seen[again]
+    arrived, seen = rows.at("arrived", dead_letters), rows.at("last_received", dead_letters)
+    received, sent = rows.at("last_received", originals), rows.at("sent", originals)
+    # A redrive that was reported renews the send time.
+    was_back = (sent > arrived) | (received > arrived + CLOCKS_DIFFER_MS)
+    again = (rows.at("ended", originals) == 0) & was_back & (seen > np.maximum(received, sent))
+    dead_letters, originals, seen = dead_letters[again], originals[again], seen[again]
     end(state, originals, seen, F_DEAD_LETTERED, T_DEAD_LETTERED)
-    # A redrive renews the send time.
     sent_known = (rows.at("flags", originals) & np.uint32(F_SENT_KNOWN)) != 0
-    rows.put("sent", hit[sent_known], rows.at("sent", originals[sent_known]))
-    rows.put("arrived", hit, seen)
-    rows.put("arrived_noticed", hit, 0)
-    rows.put("flags", hit, (rows.at("flags", hit) & ~np.uint32(F_ARRIVED_INFERRED)) | np.uint32(F_ARRIVED_BY_RECEIVE))
-    count_totals(state, hit, T_ARRIVED)
+    rows.put("sent", dead_letters[sent_known], rows.at("sent", originals[sent_known]))
+    rows.put("arrived", dead_letters, seen)
+    rows.put("arrived_noticed", dead_letters, 0)
+    flags = rows.at("flags", dead_letters) & ~np.uint32(F_ARRIVED_INFERRED)
+    rows.put("flags", dead_letters, flags | np.uint32(F_ARRIVED_BY_RECEIVE))
+    count_totals(state, dead_letters, T_ARRIVED)
 
 
 def _with_originals(state: ShardState, heard_of: Array, settings: Settings) -> tuple[Array, Array]:
-    """Return the dead letters among the messages `heard_of`, or whose originals are, with the rows of those."""
+    """Return the dead letters among the messages `heard_of` (ascending), or whose originals are, with the rows of those."""
     rows = state.rows
-    if not len(heard_of) or not rows.has("parent"):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     hit = nonzero(rows["parent"])
     hit = hit[_among(heard_of, rows.at("parent", hit)) | _among(heard_of, rows.key[hit])]
     # An ordered queue is in another shard: only a placeholder is in the shard of its original.

@@ -28,6 +28,8 @@ from streaming.core.state.rows import (
     F_ENTERED,
     F_MOVE_INFERRED,
     F_PLACEHOLDER,
+    F_RECONCILED,
+    F_REDRIVEN,
     F_SENT_KNOWN,
     keys_of,
 )
@@ -115,10 +117,14 @@ def add_dead_letters(state: ShardState, source: QueueRow, keys: Array, arrived: 
     order = np.argsort(new)
     restore_rows(state, new[order], settings)
     place, found = rows.find(new[order])
-    # One that had left the dead-letter queue before comes again.
-    ended = rows.at("ended", place[found])
+    # One that had left the dead-letter queue comes again: by a redrive, or it was not there. It was seen there last if more of
+    # its deliveries were counted there: SQS goes on counting after a move.
+    ended, flags = rows.at("ended", place[found]), rows.at("flags", place[found])
+    returned = (flags & np.uint32(F_REDRIVEN)) != 0
+    was_not_there = (flags & np.uint32(F_RECONCILED)) != 0
+    was_not_there &= rows.at("receive_count", place[found]) <= copied["receive_count"][order[found]]
     comes = ~found
-    comes[found] = (ended > 0) & (ended <= arrived[order[found]])
+    comes[found] = (ended > 0) & (ended <= arrived[order[found]]) & (returned | was_not_there)
     order, place, found = order[comes], place[comes], found[comes]
     if not len(order):
         return False

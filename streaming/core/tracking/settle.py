@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, nonzero
+from streaming.core.columns import nonzero
+from streaming.core.events.events import Events
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_RECONCILED,
@@ -19,7 +20,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dead_letters import detect_dead_letters, end_originals_of_redriven, share_send_times
-from streaming.core.tracking.disproved_moves import drop_disproved, repeat_moves
+from streaming.core.tracking.disproved_moves import correct_moves
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
 from streaming.core.tracking.inferred_moves import infer_moves
@@ -31,16 +32,16 @@ from streaming.core.tracking.unnamed_targets import add_unnamed_dead_letters
 from streaming.core.tracking.windows import visible_since
 
 
-def settle_by_time(state: ShardState, heard_of: Array, now: int, settings: Settings) -> None:
-    """End the messages that ended without an event by `now`. `heard_of` are the keys of those with events in this step."""
+def settle_by_time(state: ShardState, events: Events, now: int, settings: Settings) -> None:
+    """End the messages that ended without an event by `now`. `events` are those of this step."""
     if not state.messages:
         return
     add_unnamed_dead_letters(state, settings)
-    detect_dead_letters(state, settings)
+    found = detect_dead_letters(state, settings)
     end_originals_of_redriven(state, settings)
     share_send_times(state, settings)
-    drop_disproved(state, heard_of, settings)
-    repeat_moves(state, heard_of, settings)
+    if len(events) or len(found):
+        correct_moves(state, np.concatenate([events.keys(), found]), settings)
     _purge(state)
     infer_moves(state, now, settings)
     end_last_deliveries(state, now, settings)

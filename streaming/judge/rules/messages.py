@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import nlargest
-from typing import Any, Final
+from typing import Any
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_dead_letter_queue
@@ -19,9 +20,6 @@ from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
 from streaming.judge.words import plural
-
-CLOCKS_DIFFER_MS: Final = 60_000
-"""By how much the clock of who reports a move may be ahead of that of who receives the dead letter."""
 
 
 def poison_message(c: Context) -> Iterator[Finding]:

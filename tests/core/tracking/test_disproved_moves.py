@@ -109,3 +109,32 @@ def test_a_dead_letter_that_was_redriven_under_another_id_and_is_seen_again_was_
     *_, merged = run_steps([(0, [one]) for one in (*SENT, MOVED, back, again(290_000, "dead"))])
     assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 1
     assert tracked(merged, "dead") == 1
+
+
+@pytest.mark.parametrize("skew_ms", [0, 500, 2_000, 59_000])
+def test_a_source_whose_clock_is_ahead_does_not_take_its_dead_letter_back(skew_ms: int) -> None:
+    """What two clocks date within a minute is in no certain order."""
+    source = [event("received", 73_000 + skew_ms, message_id="m", receive_count=3)]
+    moved = event("dead_lettered", 73_100, message_id="m", to_queue="dead")
+    seen = event("received", 80_000, "dead", message_id="m", receive_count=4)
+    for order in permutations([*source, moved, seen]):
+        *_, merged = run_steps([(0, [*SENT]), *((0, [one]) for one in order), (500_000, [])])
+        assert tracked(merged, "dead") == 1
+        assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 1
+        assert merged.queues[QueueName("aws_sqs", "", "dead")].total("reconciled") == 0
+
+
+def test_a_dead_letter_of_which_more_receives_are_counted_was_seen_later() -> None:
+    """SQS goes on counting after a move, so the clock of the source is wrong, by however much."""
+    source = event("received", 250_000, message_id="m", receive_count=3)
+    assert left([*SENT, again(100_000, "dead", from_queue="orders"), source])[1] == 1
+    assert left([*SENT, again(100_000, "dead", from_queue="orders"), {**source, "receive_count": 5}])[1] == 0
+
+
+def test_the_queue_may_become_known_as_a_dead_letter_queue_last() -> None:
+    """The result is the same as in order."""
+    known = event("queue_state", 500, attributes={"dead_letter_queue": "dead"})
+    seen = event("received", 50_000, "dead", message_id="m", receive_count=2)
+    back = event("received", 150_000, message_id="m", receive_count=3)
+    found = {str([one["at"] for one in order]): left([*SENT, *order]) for order in permutations([known, seen, back])}
+    assert set(found.values()) == {(1, 0)}, found

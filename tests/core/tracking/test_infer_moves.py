@@ -186,3 +186,28 @@ def _used_up(queue: str, about: Wire, start_ms: int, before: int = 0) -> list[tu
         counted = {"visible": visible, "in_flight": in_flight, "delayed": 0}
         steps.append((start_ms + at, "queue_state", {"attributes": counted}))
     return [(at, [event(type_, at, queue, **fields)]) for at, type_, fields in sorted(steps, key=lambda step: step[0])]
+
+
+@pytest.mark.parametrize("skew_ms", [0, 2_000])
+def test_a_dead_letter_that_was_deleted_there_does_not_come_again_because_of_a_clock(skew_ms: int) -> None:
+    """The consumer of the source is ahead, so its last receive seems to be later than the deletion in the dead-letter queue."""
+    policy = event(
+        "queue_state",
+        0,
+        attributes={"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 3, "dead_letter_queue": "dead"},
+    )
+    lived = [
+        event("received", at + skew_ms, message_id="m", receive_count=n) for n, at in ((1, 10_000), (2, 41_000), (3, 72_000))
+    ]
+    lived.append(event("released", 72_200 + skew_ms, message_id="m"))
+    seen = event("received", 73_000, "dead", message_id="m", receive_count=4, from_queue="orders")
+    steps = [
+        (0, [policy, event("sent", 0, message_id="m")]),
+        (75_000, [*lived, seen, event("deleted", 73_500, "dead", message_id="m")]),
+    ]
+    for at in (60_000, 120_000, 180_000, 240_000, 300_000):
+        counts = {"visible": 0, "in_flight": int(at == 60_000), "delayed": 0}
+        steps.append((max(at, 75_001), [event("queue_state", at, attributes=counts)]))
+    *_, merged = run_steps(steps, Settings(now_is_event_time=True), shards=1)
+    numbers = merged.queues[QueueName("aws_sqs", "", "dead")].numbers
+    assert [numbers[state] for state in ("visible", "in_flight", "delayed")] == [0, 0, 0]
