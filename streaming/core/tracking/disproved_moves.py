@@ -6,6 +6,7 @@ import numpy as np
 
 from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
+from streaming.core.events.events import Events
 from streaming.core.settings import Settings
 from streaming.core.state.queues import T_ARRIVED, T_DEAD_LETTERED, T_RECONCILED
 from streaming.core.state.rows import (
@@ -22,15 +23,16 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 
 
-def correct_moves(state: ShardState, heard_of: Array, settings: Settings) -> None:
+def correct_moves(state: ShardState, events: Events, found: Array, settings: Settings) -> None:
     """Drop the dead letters that are in their source queue, and move those again that were back there and came again.
 
-    `heard_of` are the keys of the messages of which something became known in this step: only they, and their dead letters, can
-    be concerned.
+    `events` are those of this step; `found` are the keys of the dead letters that it made known. Only messages of which something
+    became known can be concerned, and their dead letters.
     """
-    if not len(heard_of) or not state.rows.has("parent"):
+    if not (len(events) or len(found)) or not state.rows.has("parent"):
         return
-    dead_letters, originals = _with_originals(state, np.unique(heard_of), settings)
+    heard_of = np.unique(np.concatenate([events.keys(), found]))
+    dead_letters, originals = _with_originals(state, heard_of, settings)
     if len(dead_letters):
         _drop_disproved(state, dead_letters, originals)
         _move_again(state, dead_letters, originals)
@@ -61,14 +63,15 @@ def _move_again(state: ShardState, dead_letters: Array, originals: Array) -> Non
     """
     rows = state.rows
     arrived, seen = rows.at("arrived", dead_letters), rows.at("last_received", dead_letters)
-    received, sent = rows.at("last_received", originals), rows.at("sent", originals)
+    sent_known = (rows.at("flags", originals) & np.uint32(F_SENT_KNOWN)) != 0
+    received, sent = rows.at("last_received", originals), np.where(sent_known, rows.at("sent", originals), 0)
     # A redrive that was reported renews the send time.
     was_back = (sent > arrived) | (received > arrived + CLOCKS_DIFFER_MS)
     again = (rows.at("ended", originals) == 0) & was_back & (seen > np.maximum(received, sent))
+    renewed = again & sent_known
+    rows.put("sent", dead_letters[renewed], sent[renewed])
     dead_letters, originals, seen = dead_letters[again], originals[again], seen[again]
     end(state, originals, seen, F_DEAD_LETTERED, T_DEAD_LETTERED)
-    sent_known = (rows.at("flags", originals) & np.uint32(F_SENT_KNOWN)) != 0
-    rows.put("sent", dead_letters[sent_known], rows.at("sent", originals[sent_known]))
     rows.put("arrived", dead_letters, seen)
     rows.put("arrived_noticed", dead_letters, 0)
     flags = rows.at("flags", dead_letters) & ~np.uint32(F_ARRIVED_INFERRED)

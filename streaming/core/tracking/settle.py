@@ -40,8 +40,7 @@ def settle_by_time(state: ShardState, events: Events, now: int, settings: Settin
     found = detect_dead_letters(state, settings)
     end_originals_of_redriven(state, settings)
     share_send_times(state, settings)
-    if len(events) or len(found):
-        correct_moves(state, np.concatenate([events.keys(), found]), settings)
+    correct_moves(state, events, found, settings)
     _purge(state)
     infer_moves(state, now, settings)
     end_last_deliveries(state, now, settings)

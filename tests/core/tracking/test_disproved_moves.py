@@ -138,3 +138,14 @@ def test_the_queue_may_become_known_as_a_dead_letter_queue_last() -> None:
     back = event("received", 150_000, message_id="m", receive_count=3)
     found = {str([one["at"] for one in order]): left([*SENT, *order]) for order in permutations([known, seen, back])}
     assert set(found.values()) == {(1, 0)}, found
+
+
+@pytest.mark.parametrize("skew_ms", [0, 5_000])
+def test_a_source_of_which_only_receives_are_reported_does_not_move_its_message_again(skew_ms: int) -> None:
+    """Its send time is unknown; that its clock is ahead shows no redrive."""
+    known = event("queue_state", 500, attributes={"dead_letter_queue": "dead"})
+    first = event("received", 73_000 + skew_ms, message_id="m", receive_count=3)
+    seen = [event("received", at, "dead", message_id="m", receive_count=n) for n, at in ((4, 73_100), (5, 110_000))]
+    for order in permutations([first, *seen]):
+        *_, merged = run_steps([(0, [known]), *((0, [one]) for one in order), (200_000, [])])
+        assert merged.queues[QueueName("aws_sqs", "", "dead")].total("arrived") == 1
