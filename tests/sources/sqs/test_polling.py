@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,32 @@ def test_throttling_slows_the_polling(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("RequestThrottled") == 2  # the message contains the code twice
 
 
+def polled(
+    config: SqsCollectorConfig, fake: Any, until_s: float, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[float, dict[str, Any]]]:
+    """Return what one region reports, and when (seconds), on a clock that moves as soon as anything waits."""
+    clock_s = 0.0
+    events: list[tuple[float, dict[str, Any]]] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal clock_s
+            clock_s += timeout or 0.0
+            return self.is_set()
+
+        def is_set(self) -> bool:
+            return clock_s >= until_s
+
+    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    _Region(config, fake, ()).run(lambda found: events.extend((clock_s, event) for event in found), Stop())
+    return events
+
+
+def longest_pause_s(times_s: Iterable[float]) -> float:
+    """Return the longest time between two of them."""
+    return max(after - before for before, after in pairwise(times_s))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("throttled", [[], ["orders"], ["orders", "payments"]], ids=["none", "a queue", "all"])
 @pytest.mark.parametrize("interval_s", [10, 30, 45, 600])
@@ -47,30 +74,14 @@ def test_a_collector_that_polls_seldom_does_not_look_silent(
     """
     fake: Any = Fake({"orders": PLAIN, "payments": PLAIN})
     fake.fail = {("GetQueueAttributes", queue): "RequestThrottled" for queue in throttled}
-    clock_s = 0.0
-    heard_s: list[float] = []
-    polled_s: list[float] = []
-
-    def emit(events: Any) -> None:
-        heard_s.extend(clock_s for event in events if event["type"] == "heartbeat")
-        polled_s.extend(clock_s for event in events if event.get("queue") == "payments")
-
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            nonlocal clock_s
-            clock_s += timeout or 0.0
-            return self.is_set()
-
-        def is_set(self) -> bool:
-            return clock_s >= 20_000
-
-    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
-    _Region(SqsCollectorConfig(interval_s=interval_s), fake, ()).run(emit, Stop())
+    events = polled(SqsCollectorConfig(interval_s=interval_s), fake, 20_000, monkeypatch)
+    heard_s = [at_s for at_s, event in events if event["type"] == "heartbeat"]
     if "payments" in throttled:
         assert heard_s == []
     else:
-        assert max(after - before for before, after in pairwise(heard_s)) == min(interval_s * (8 if throttled else 1), 30)
-        assert max(after - before for before, after in pairwise(polled_s)) == interval_s * (8 if throttled else 1)
+        assert longest_pause_s(heard_s) == min(interval_s * (8 if throttled else 1), 30)
+        polls_s = (at_s for at_s, event in events if event.get("queue") == "payments")
+        assert longest_pause_s(polls_s) == interval_s * (8 if throttled else 1)
 
 
 @pytest.mark.parametrize(
@@ -88,32 +99,15 @@ def test_queues_named_by_url_are_read_where_queues_cannot_be_listed(
     """With their dead-letter queues. A missing permission is no reason to call less often: it stays until somebody adds it."""
     policy = '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":3}'
     fake: Any = Fake({"orders": PLAIN | {"RedrivePolicy": policy}, "orders-dlq": PLAIN, "payments": PLAIN})
-    clock_s = 0.0
-    polled_s: list[float] = []
-    found: set[str] = set()
 
     def fail(**_: Any) -> Any:
         raise error
 
-    def emit(events: Any) -> None:
-        found.update(event["queue"] for event in events if event["type"] == "queue_state")
-        polled_s.extend(clock_s for event in events if event.get("queue") == "orders")
-
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            nonlocal clock_s
-            clock_s += timeout or 0.0
-            return self.is_set()
-
-        def is_set(self) -> bool:
-            return clock_s >= 3_000
-
     fake.list_queues = fail
-    monkeypatch.setattr(sources.sqs.collector, "time", SimpleNamespace(monotonic=lambda: clock_s))
     discovery: Any = {"prefixes": ["payments"], "urls": [fake.url("orders")]}
-    _Region(SqsCollectorConfig(interval_s=30, discovery=discovery), fake, ()).run(emit, Stop())
-    assert found == {"orders", "orders-dlq"}
-    assert max(after - before for before, after in pairwise(polled_s)) == every_s
+    events = polled(SqsCollectorConfig(interval_s=30, discovery=discovery), fake, 3_000, monkeypatch)
+    assert {event["queue"] for _, event in events if event["type"] == "queue_state"} == {"orders", "orders-dlq"}
+    assert longest_pause_s(at_s for at_s, event in events if event.get("queue") == "orders") == every_s
 
 
 def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_is_gone_is_forgotten() -> None:

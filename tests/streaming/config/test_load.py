@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sinks.alertmanager.config import AlertmanagerConfig
-from streaming.config import Config, ConfigError, ConfigErrors, document, load_config, to_settings
-from streaming.config.tracking import settings_of
+from streaming.config import Config, document, load_config, to_settings
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
-
-ConfigFile = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> ConfigFile:
-    """Return a function that writes a configuration file."""
-
-    def write(text: str) -> Path:
-        path = tmp_path / "queuewatch.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-def mistakes(path: Path, **env: str) -> list[ConfigError]:
-    """Return every error that `load_config` finds."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, env)
-    return caught.value.errors if isinstance(caught.value, ConfigErrors) else [caught.value]
-
-
-def _bomb(repeated: str) -> str:
-    """Return a few lines in which each anchor repeats the one before it nine times."""
-    names = "abcdefghijkl"
-    lines = [f"{name}: &{name} " + repeated.format(",".join([f"*{below}"] * 9)) for below, name in pairwise(names)]
-    return "\n".join(["a: &a {x: 1}", *lines, ""])
+from tests.streaming.config.files import ConfigFile, bomb, mistakes
 
 
 def test_without_a_file_and_variables_the_core_s_defaults_apply() -> None:
@@ -313,8 +282,8 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("spark:\n  shards: 1\n  shards: 2\n", "is set twice", 3),
         ("a: &a\n  b: *a\n", "nested too deeply", None),
         ("a: " + "[" * 2_000, "nested too deeply", None),
-        (_bomb("[{}]"), "far too many values", None),
-        (_bomb("{{<<: [{}], k: 1}}"), "far too many values", None),
+        (bomb("[{}]"), "far too many values", None),
+        (bomb("{{<<: [{}], k: 1}}"), "far too many values", None),
         ("a: 2001-99-99\n", "is not valid YAML", 1),
         ("a: 1\nb: !!timestamp foo\n", "'foo' is not of type timestamp. Quote it", 2),
         ("a: !!bool maybe\n", "'maybe' is not of type bool. Quote it", 1),
@@ -338,154 +307,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in str(mistakes(tmp_path / "binary.yaml")[0])
     assert str(mistakes(tmp_path)[0]) == f"{tmp_path} cannot be read: Is a directory. It must be a readable UTF-8 text file"
-
-
-def test_variables_override_the_file(write: ConfigFile) -> None:
-    """They set numbers, lists, whole mappings and new sections; an empty variable removes a value."""
-    path = write("spark: {shards: 3, conf: {spark.a: x}}\nquarantine: {path: q.ndjson}\n")
-    config = load_config(
-        path,
-        {
-            "QUEUEWATCH_SPARK__SHARDS": "4",
-            "QUEUEWATCH_SPARK__CONF": "{spark.b: y}",
-            "QUEUEWATCH_SOURCE__KAFKA__BOOTSTRAP_SERVERS": "[a:1, b:2]",
-            "QUEUEWATCH_SOURCE__KAFKA__TOPICS": "one,two",
-            "QUEUEWATCH_QUARANTINE__PATH": "",
-            "QUEUEWATCH_JUDGE__SLOW_STRATEGIES": "false",
-        },
-    )
-    assert config.spark.shards == 4
-    assert config.spark.conf == {"spark.a": "x", "spark.b": "y"}
-    assert config.source.kafka is not None
-    assert config.source.kafka.bootstrap_servers == ("a:1", "b:2")
-    assert config.source.kafka.topics == ("one", "two")
-    assert config.quarantine.path is None
-    assert config.judge.slow_strategies is False
-
-
-def test_an_empty_variable_gives_a_key_its_default(write: ConfigFile) -> None:
-    """This holds for numbers and whole sections. No section is created; the error about a required key names the variable."""
-    path = write("http: {port: 1, host: a}\nsource: {spool: {folder: in}}\nspark: {shards: 3}\n")
-    names = ("HTTP__PORT", "SPARK__MASTER", "SOURCE__KAFKA__TOPICS", "COLLECT__SQS__INTERVAL_S", "JUDGE__THRESHOLDS")
-    config = load_config(path, {f"QUEUEWATCH_{name}": "" for name in names})
-    assert (config.http.port, config.http.host, config.spark.shards) == (Config().http.port, "a", 3)
-    assert (config.spark.master, config.source.kafka) == (Config().spark.master, None)
-    assert config.section("collect.sqs") is None
-    (mistake,) = mistakes(path, QUEUEWATCH_SOURCE__SPOOL__FOLDER="")
-    assert (mistake.key, mistake.where) == ("source.spool.folder", "environment variable QUEUEWATCH_SOURCE__SPOOL__FOLDER")
-    (mistake,) = mistakes(write("http: 1\n"), QUEUEWATCH_HTTP__PORT="")
-    assert mistake.key == "http"
-
-
-@pytest.mark.slow
-def test_an_error_in_a_variable_names_the_variable(write: ConfigFile) -> None:
-    """It does not name the file that the variable overrides."""
-    (mistake,) = mistakes(write("http: {port: 1}\n"), QUEUEWATCH_HTTP__PORT="many")
-    assert mistake.where == "environment variable QUEUEWATCH_HTTP__PORT"
-    (mistake,) = mistakes(write(""), QUEUEWATCH_HTP__PORT="1")
-    assert "`http`" in mistake.fix
-    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="[" * 2_000)
-    assert "nested too deeply" in mistake.problem
-    for wrong in ("2001-99-99", "!!timestamp foo", "!!bool maybe", "!!int ''"):
-        (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X=f"[{wrong}]")
-        assert mistake.where == "environment variable QUEUEWATCH_QUEUES__X"
-    (mistake,) = mistakes(write(""), QUEUEWATCH_QUEUES__X="{" + ",".join(_bomb("[{}]").splitlines()) + "}")
-    assert "far too many values" in mistake.problem
-
-
-def test_a_variable_overrides_a_whole_section(write: ConfigFile) -> None:
-    """Lists such as `queues` and `fold` can be overridden in no other way."""
-    path = write("queues: [{pattern: a}]\nfold: [{queues: b}]\n")
-    config = load_config(path, {"QUEUEWATCH_QUEUES": "[{pattern: c, thresholds: {stalled_s: 60}}]", "QUEUEWATCH_FOLD": ""})
-    assert [queue.pattern for queue in config.queues] == ["c"]
-    assert config.fold == ()
-    (mistake,) = mistakes(path, QUEUEWATCH_QUEUES="[{pattern: c, thresholds: {stalled: 60}}]")
-    assert (mistake.key, mistake.where) == ("queues[0].thresholds.stalled", "environment variable QUEUEWATCH_QUEUES")
-
-
-def test_a_mapping_in_a_variable_changes_the_keys_that_it_names(write: ConfigFile) -> None:
-    """At any depth: the others keep the file's values, and errors in them name the file. A list replaces the file's."""
-    text = "judge:\n  top_k: 5\n  tag_labels: [team]\n  thresholds:\n    stalled_s: 60\n    poison_receives: {}\n"
-    variable = {"QUEUEWATCH_JUDGE": "{tag_labels: [app], thresholds: {stalled_s: 77}}"}
-    judge = load_config(write(text.format(9)), variable).judge
-    found = settings_of(judge, ()).defaults
-    assert (judge.top_k, judge.tag_labels) == (5, ("app",))
-    assert (found.stalled_s, found.poison_receives) == (77, 9)
-    (mistake,) = mistakes(path := write(text.format(0)), **variable)
-    assert (mistake.key, mistake.where) == ("judge.thresholds.poison_receives", f"{path}:6")
-    (mistake,) = mistakes(write(text.format(9)), QUEUEWATCH_JUDGE="{thresholds: {stalled_s: 0}}")
-    assert (mistake.key, mistake.where) == ("judge.thresholds.stalled_s", "environment variable QUEUEWATCH_JUDGE")
-
-
-def test_a_secret_in_the_file_is_refused_beside_a_mapping_in_a_variable(write: ConfigFile) -> None:
-    """The mapping keeps what the file has: its secret is still in the file."""
-    path = write(f"source:\n  kafka: {{bootstrap_servers: [a:1], topics: [t], {SASL}, sasl_password: hunter2}}\n")
-    (mistake,) = mistakes(path, QUEUEWATCH_SOURCE__KAFKA="{topics: [u]}")
-    assert "is a secret and must not be in the file" in mistake.problem
-
-
-def test_a_list_is_given_as_text_with_commas(write: ConfigFile) -> None:
-    """In every section, also those of collectors."""
-    config = load_config(
-        write("judge: {tag_labels: team}\n"),
-        {"QUEUEWATCH_COLLECT__SQS__REGIONS": "eu-west-1, us-east-1", "QUEUEWATCH_HTTP__ALLOWED_HOSTS": "queues.example.org"},
-    )
-    assert config.section("collect.sqs").regions == ("eu-west-1", "us-east-1")
-    assert (config.http.allowed_hosts, config.judge.tag_labels) == (("queues.example.org",), ("team",))
-
-
-SASL = "security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me"
-
-
-def test_a_secret_in_the_file_is_refused(write: ConfigFile) -> None:
-    """The error names the two ways to give it and does not repeat the secret."""
-    path = write(f"source:\n  kafka: {{bootstrap_servers: [a:1], topics: [t], {SASL}, sasl_password: hunter2}}\n")
-    (mistake,) = mistakes(path)
-    assert "sasl_password_file" in mistake.fix
-    assert "QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD" in mistake.fix
-    assert "hunter2" not in str(mistake)
-
-
-def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, tmp_path: Path) -> None:
-    """Either way, both clients get the password."""
-    kafka = f"bootstrap_servers: [a:1], topics: [t], {SASL}"
-    by_env = load_config(
-        write(f"source: {{kafka: {{{kafka}}}}}\n"), {"QUEUEWATCH_SOURCE__KAFKA__SASL_PASSWORD": 'hun"ter\\2'}
-    ).source.kafka
-    (tmp_path / "password").write_text('hun"ter\\2\n')
-    by_file = load_config(write(f"source: {{kafka: {{{kafka}, sasl_password_file: {tmp_path}/password}}}}\n"), {}).source.kafka
-    for source in (by_env, by_file):
-        assert source is not None
-        assert source.python_options()["sasl_plain_password"] == 'hun"ter\\2'
-        assert 'username="me" password="hun\\"ter\\\\2";' in source.java_options()["sasl.jaas.config"]
-        assert "hun" not in repr(source)
-
-
-def test_an_incomplete_login_is_refused(write: ConfigFile) -> None:
-    """It is found when the file is read, not when the broker refuses it."""
-    path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], security_protocol: SASL_SSL}\n")
-    assert "sasl_mechanism and sasl_username" in str(mistakes(path)[0])
-
-
-def test_a_secret_of_a_list_s_entry_comes_with_the_whole_list(write: ConfigFile) -> None:
-    """The error says so, and doing what it says works."""
-    path = write("alertmanager: {destinations: [{url: 'http://a:9093', token: hunter2}]}")
-    mistake = str(mistakes(path)[0])
-    assert "alertmanager.destinations[0].token_file, or set QUEUEWATCH_ALERTMANAGER__DESTINATIONS to the whole list" in mistake
-    assert "hunter2" not in mistake
-    path = write("alertmanager: {destinations: [{url: 'http://a:9093'}]}")
-    env = {"QUEUEWATCH_ALERTMANAGER__DESTINATIONS": "[{url: 'http://b:9093', token: hunter2}]"}
-    section = load_config(path, env).alertmanager
-    assert isinstance(section, AlertmanagerConfig)
-    (destination,) = section.destinations
-    assert destination.token is not None
-    assert (destination.url, destination.token.get_secret_value()) == ("http://b:9093", "hunter2")
-
-
-def test_a_secret_among_extra_options_is_refused(write: ConfigFile) -> None:
-    """Extra options offer no way around the rule."""
-    path = write("source:\n  kafka: {bootstrap_servers: [a:1], topics: [t], options: {ssl.key.password: x}}\n")
-    assert "is a secret" in str(mistakes(path)[0])
 
 
 def test_thresholds_reach_the_core_by_pattern(write: ConfigFile) -> None:
