@@ -66,7 +66,14 @@ class Message:
 
     @property
     def receive_count(self) -> int:
-        return max([int(e.get("receive_count", 0)) for e in self.receives] + [len(self.receives)])
+        told = [int(e.get("receive_count", 0)) for e in self.events if e["type"] != "sent"]
+        return max([*told, len(self.receives)])
+
+    @property
+    def unseen_receives(self) -> int:
+        """How many receives are known only from the number of a later one; those of a dead letter go on from its source's."""
+        highest = max((int(e.get("receive_count", 0)) for e in self.receives), default=0)
+        return 0 if self.arrivals else max(highest - len(self.receives), 0)
 
     @property
     def ended(self) -> bool:
@@ -322,6 +329,7 @@ class Model:
             "touched": sum(m.touched for m in messages),
             "touched_unsent": sum(m.touched and not m.entered for m in messages),
             "failed": sum(m.failed_deliveries(now) for m in messages),
+            "unseen_receives": sum(m.unseen_receives for m in messages),
         }
         return totals | {end: sum(any(e["type"] == end for e in m.events) for m in messages) for end in sorted(ENDS)}
 

@@ -121,7 +121,7 @@ def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
         delayed = {"visible_at": T0 + at + 40_000} if draw(st.booleans()) else {}
         events.append(event("sent", at, queue, **about, **delayed))
     reported = {"sent_at": T0 + at} if draw(st.booleans()) else {}
-    counted = draw(st.booleans())
+    counted, number = draw(st.booleans()), {}
     for count in range(1, draw(st.integers(0, 7)) + 1):
         at += draw(st.integers(1, 25_000))
         if counted and draw(st.integers(0, 5)) == 0:
@@ -132,25 +132,27 @@ def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
         events.append(event("received", at, queue, **about, **reported, **window, **number, **consumer))
         if draw(st.integers(0, 3)) == 0:
             at += draw(st.integers(1, 5_000))
-            events.append(event("extended", at, queue, **about, invisible_until=T0 + at + 30_000))
+            events.append(event("extended", at, queue, **about, **number, invisible_until=T0 + at + 30_000))
         if draw(st.integers(0, 3)) == 0:
             at += draw(st.integers(1, 5_000))
             later = {"visible_at": T0 + at + 9_000} if draw(st.booleans()) else {}
-            events.append(event("released", at, queue, **about, **later))
+            events.append(event("released", at, queue, **about, **number, **later))
     at += draw(st.integers(1, 10_000))
-    return events + _end(draw, draw(st.sampled_from(ends)), at, queue, dead, about)
+    # Some brokers deliver a message again without saying so, and report only how often in the end.
+    told = {"receive_count": draw(st.integers(1, 9))} if draw(st.booleans()) else {}
+    return events + _end(draw, draw(st.sampled_from(ends)), at, queue, dead, about, told)
 
 
-def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any]) -> list[Wire]:
+def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any], told: dict[str, Any]) -> list[Wire]:
     fifo = queue.endswith(".fifo")
     if how == "lives":
         return []
     if how != "dead_lettered":
-        return [event(how, at, queue, **about)]
+        return [event(how, at, queue, **about, **told)]
     events = []
     known_by = draw(st.sampled_from([("move",), ("receive",), ("move", "receive"), ()]))
     if "move" in known_by:
-        events.append(event("dead_lettered", at, queue, to_queue=dead, **about))
+        events.append(event("dead_lettered", at, queue, to_queue=dead, **about, **told))
     if "receive" in known_by:
         at += 1_000
         moved = {"sent_at": T0 + at - 500} if fifo and draw(st.booleans()) else {}
@@ -189,7 +191,6 @@ NOT_MODELLED = {
     "found_later",
     "arrived",
     "retried",
-    "unseen_receives",
     "outlived",
     "wait_ms",
     "processing_ms",

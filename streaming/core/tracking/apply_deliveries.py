@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
-from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
+from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED, SENT
 from streaming.core.state.queues import T_UNSEEN_RECEIVES
 from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
 from streaming.core.state.state import ShardState
@@ -22,7 +22,10 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
     live = state.rows
     is_receive = code == RECEIVED
     count = seg["receive_count"]
-    unseen_before = _unseen_receives(live, rows) if is_receive.any() else np.zeros(0, dtype=np.int64)
+    # Whoever sends a message again may say anything; every other event comes from somebody who received it, or from the broker.
+    told = np.where(code == SENT, 0, count)
+    any_news = bool(is_receive.any() or told.any())
+    unseen_before = unseen_receives(live, rows) if any_news else np.zeros(0, dtype=np.int64)
     numbered = is_receive & (count > 0) & (count <= COUNTED_RECEIVES)
     if numbered.any():
         bit = np.where(numbered, np.uint64(1) << np.maximum(count - 1, 0).astype(np.uint64), np.uint64(0))
@@ -45,8 +48,8 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
     if uncounted.any():
         more = np.add.reduceat(uncounted.astype(np.int32), seg.starts)
         live.put("seen_uncounted", rows, live.at("seen_uncounted", rows) + more)
-    if is_receive.any():
-        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(np.where(is_receive, count, 0), seg.starts))
+    if any_news:
+        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(told, seg.starts))
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
         count_unseen_receives(state, rows, unseen_before)
@@ -55,19 +58,33 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
 
 def count_unseen_receives(state: ShardState, rows: Array, before: Array | int) -> None:
     """Count the deliveries of some messages that are known only from a later receive count; `before`: those counted already."""
-    more = _unseen_receives(state.rows, rows) - before
+    more = unseen_receives(state.rows, rows) - before
     # A count may be any number: a row per receive would take gigabytes.
     np.add.at(state.queues.totals[:, T_UNSEEN_RECEIVES], state.rows.at("queue", rows), more)
 
 
-def _unseen_receives(live: Rows, rows: Array) -> Array:
-    """Count the deliveries of each message that are known only from a later receive count.
+def unseen_receives(live: Rows, rows: Array) -> Array:
+    """Count the deliveries of each message that are known only from the count of a later receive.
 
-    A dead letter's count continues from its source queue, so it is not used here.
+    A dead letter's count continues from its source queue, so it is not used here. Nor is a count that only another event reports:
+    a JMS client may deliver a message many times without the broker, which then counts all of them as it moves the message.
     """
-    seen = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
-    unseen = np.maximum(live.at("receive_count", rows).astype(np.int64) - seen, 0)
+    bits = live.at("seen", rows)
+    seen = np.bitwise_count(bits).astype(np.int64) + live.at("seen_uncounted", rows)
+    count = live.at("receive_count", rows).astype(np.int64)
+    # Which receives beyond the bits' range were the highest is not kept.
+    highest = np.where(count > COUNTED_RECEIVES, count, _highest_bit(bits))
+    unseen = np.maximum(highest - seen, 0)
     result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
+    return result
+
+
+def _highest_bit(bits: Array) -> Array:
+    """Return the number of each value's highest bit that is set, from 1; 0 where none is."""
+    filled = bits.copy()
+    for distance in (1, 2, 4, 8, 16, 32):
+        filled |= filled >> np.uint64(distance)
+    result: Array = np.bitwise_count(filled).astype(np.int64)
     return result
 
 

@@ -1,0 +1,63 @@
+"""The receive count of a message is the highest that any event reports, not only those of its receives."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from streaming.core.reporting.merge import Merged
+from streaming.core.settings import QueueName
+from tests.core.driving import event, run_steps
+from tests.judge.driving import SETTINGS
+
+Wire = dict[str, Any]
+ORDERS, DEAD = QueueName("aws_sqs", "", "orders"), QueueName("aws_sqs", "", "dead")
+LIFE = [event("sent", 0, message_id="m"), event("received", 1_000, message_id="m", receive_count=1)]
+
+
+def after(events: list[Wire], shards: int = 1) -> Merged:
+    """Return the report half a minute after the last of these events, each reported in a step of its own."""
+    steps = [(60_000 + n, [one]) for n, one in enumerate(events)]
+    return run_steps([*steps, (90_000, [])], SETTINGS, shards=shards, restart=True)[-1]
+
+
+@pytest.mark.parametrize("kind", ["extended", "released"])
+@pytest.mark.parametrize("received", [True, False], ids=["received once", "receives not reported"])
+def test_a_live_message_has_been_received_as_often_as_any_event_says(kind: str, received: bool) -> None:
+    *_, summary = [
+        after([*(LIFE if received else LIFE[:1]), event(kind, 20_000, message_id="m", receive_count=4)]).queues[ORDERS]
+    ]
+    assert summary.numbers["receive_count_max"] == 4
+    assert [one.view.message_id for one in summary.messages["poison"]] == ["m"]
+
+
+@pytest.mark.parametrize("kind", ["dropped", "expired"])
+def test_a_lost_message_has_been_received_as_often_as_its_end_says(kind: str) -> None:
+    [loss] = after([*LIFE, event(kind, 20_000, message_id="m", receive_count=4)]).queues[ORDERS].losses
+    assert loss.receive_count == 4
+
+
+def test_a_dead_letter_has_been_received_as_often_as_its_move_says() -> None:
+    """A JMS client delivers a message again by itself; the broker counts those deliveries when it moves the message."""
+    moved = event("dead_lettered", 20_000, message_id="m", to_queue="dead", receive_count=5)
+    [arrival] = after([*LIFE, moved]).arrivals
+    assert arrival.receive_count == 5
+
+
+def test_a_sender_says_nothing_about_receives() -> None:
+    merged = after([event("sent", 0, message_id="m", receive_count=9)])
+    assert merged.queues[ORDERS].numbers["receive_count_max"] == 0
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_deliveries_that_only_the_end_counts_are_not_missing_receives(order: tuple[int, ...]) -> None:
+    """Nobody could have reported them. A receive that counts more than were reported does show that some are missing."""
+    reports = [
+        event("received", 1_000, message_id="m", receive_count=1),
+        event("received", 2_000, message_id="m", receive_count=3),
+        event("dead_lettered", 20_000, message_id="m", to_queue="dead", receive_count=7),
+    ]
+    merged = after([LIFE[0], *(reports[n] for n in order)], shards=3)
+    assert merged.queues[ORDERS].total("unseen_receives") == 1
