@@ -33,7 +33,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_queues, restore_rows
-from streaming.core.tracking.apply_deliveries import count_unseen_receives
+from streaming.core.tracking.apply_deliveries import count_unseen_receives, unseen_receives
 from streaming.core.tracking.durations import first_received
 from streaming.core.tracking.ends import count_totals, end, find_remembered
 from streaming.core.tracking.segments import count_rows
@@ -65,8 +65,12 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> Array:
     # In an ordered queue the send time that a receive reports is that of the move, which may be days ago.
     renewed = state.queues.is_ordered(settings)[rows.at("queue", hit)] & ((flags & F_SENT_KNOWN) != 0)
     arrived = np.where(was_sent | renewed, rows.at("sent", hit), first_received(state, hit))
+    unseen_before = unseen_receives(rows, hit)
     rows.put("arrived", hit, arrived)
-    rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
+    count_unseen_receives(state, hit, unseen_before)
+    count_rows(state, hit[(flags & F_UNSENT) != 0], T_TOUCHED_UNSENT, sign=-1)
+    flags = (flags & ~np.uint32(F_UNSENT)) | np.uint32(F_ARRIVED | F_ENTERED)
+    rows.put("flags", hit, flags | np.where(was_sent, 0, F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
     return keys

@@ -61,3 +61,17 @@ def test_deliveries_that_only_the_end_counts_are_not_missing_receives(order: tup
     ]
     merged = after([LIFE[0], *(reports[n] for n in order)], shards=3)
     assert merged.queues[ORDERS].total("unseen_receives") == 1
+
+
+@pytest.mark.parametrize("origin", [{}, {"from_queue": "orders"}], ids=["its queue alone shows it", "it names its source"])
+@pytest.mark.parametrize("apart", [True, False], ids=["step by step", "at once"])
+def test_receives_of_a_dead_letter_in_its_source_are_not_missing_in_its_own_queue(origin: dict[str, str], apart: bool) -> None:
+    """Its count goes on from its source queue's, and that it was moved there is its entry."""
+    attributes = {"dead_letter_queue": "dead", "max_receive_count": 4, "visibility_timeout_s": 4}
+    events = [event("queue_state", 0, "orders", attributes=attributes), event("sent", 0, "orders", message_id="m")]
+    events += [event("received", 5_000 * n, "orders", message_id="m", receive_count=n) for n in range(1, 5)]
+    events += [event("received", 30_000, "dead", message_id="m", receive_count=5, **origin)]
+    events += [event("deleted", 31_000, "dead", message_id="m")]
+    merged = after(events) if apart else run_steps([(60_000, events), (90_000, [])], SETTINGS)[-1]
+    totals = {name: merged.queues[DEAD].total(name) for name in ("received", "arrived", "unseen_receives", "touched_unsent")}
+    assert totals == {"received": 1, "arrived": 1, "unseen_receives": 0, "touched_unsent": 0}
