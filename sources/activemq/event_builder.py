@@ -48,6 +48,19 @@ class EventBuilder:
         message.last_at_ms = max(message.last_at_ms, at_ms)
         return event
 
+    def redriven(self, message: Message, target: str, at_ms: int) -> Event:
+        """Build the event of a message that moved from its dead-letter queue to `target`, under its old id."""
+        event = self.of(message, "redriven", at_ms)
+        event["new_message_id"] = message.message_id
+        if not self._traits.is_ordered(target):
+            event["to_queue"] = target
+            return event
+        # `ordered` is about the event's own queue, and without it the message would start in another shard than its queue.
+        event["queue"], event["from_queue"], event["ordered"] = target, message.queue, True
+        if message.group is not None:
+            event["group"] = message.group
+        return event
+
     def consumer_state(self, consumer: Consumer, at_ms: int, attributes: dict[str, Any]) -> list[Event]:
         """Build one event for each queue from which the consumer is known to take messages."""
         events = []

@@ -285,8 +285,7 @@ class Lifecycle:
     def _move_event(self, message: Message, target: str, at_ms: int, now_ms: int) -> Event:
         """Report a message moved to `target` by hand: from a dead-letter queue, that is a redrive."""
         if self.traits.is_dead_letter_queue(message.queue):
-            event = self.builder.of(message, "redriven", at_ms)
-            event["to_queue"], event["new_message_id"] = target, message.message_id
+            event = self.builder.redriven(message, target, at_ms)
         else:
             event = self.builder.of(message, "deleted", at_ms, f"moved to {target}")
         self.memory.end(message, "deleted", now_ms)

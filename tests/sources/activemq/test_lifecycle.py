@@ -105,6 +105,18 @@ def test_a_dead_letter_queue_is_never_ordered() -> None:
     assert moved["to_queue"] == "Trash"
 
 
+def test_a_redrive_to_a_grouped_queue_is_reported_from_that_queue() -> None:
+    """Only so it says that the queue keeps order, which decides where the message is tracked."""
+    driven = DrivenLifecycle()
+    driven.apply(seen("delivered", group="g"), 1)
+    driven.apply(seen("delivered", queue="Trash", in_ms=50, group="g", origin_queue=QUEUE, in_dead_letter_queue=True), 50)
+    driven.apply(seen("delivered", in_ms=90, group="g", origin_queue="Trash"), 90)
+    [moved] = driven.apply(seen("consumed", queue="Trash", in_ms=50, group="g"), 91)
+    assert (moved["type"], moved["queue"], moved["from_queue"]) == ("redriven", QUEUE, "Trash")
+    assert (moved["ordered"], moved["group"], moved["new_message_id"]) == (True, "g", "m")
+    assert "to_queue" not in moved
+
+
 def test_deliveries_show_that_a_group_moved_to_another_consumer() -> None:
     """The owner dies while it holds the head, and the whole group goes to the next consumer."""
     driven = DrivenLifecycle()
