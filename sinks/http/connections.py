@@ -110,6 +110,16 @@ class LimitedConnection(H11Protocol):
         super().data_received(data)
         self._await_request()
 
+    def send_400_response(self, msg: str) -> None:
+        # The request became invalid while the application reads or answers it, or after that; h11 would refuse the second answer.
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:

@@ -385,3 +385,28 @@ def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
     for unusable in (broken, Path("a\0b")):
         with pytest.raises(CannotListenError, match=r"http\.tls cannot be used"):
             serve(create_app(SnapshotStore()), port=0, tls=Tls(unusable, tls.key_file))
+
+
+NDJSON, PART = "application/x-ndjson", b"3\r\nabc\r\n"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "first", "status"),
+    [(NDJSON, b"", b"400"), (NDJSON, PART, b"400"), ("text/html", b"", b"400"), ("text/html", PART, b"415")],
+    ids=["before it is read", "while it is read", "before another refusal", "after another refusal"],
+)
+def test_a_body_that_becomes_invalid_is_refused_without_a_traceback(
+    spool: Spool, start: StartService, caplog: pytest.LogCaptureFixture, content_type: str, first: bytes, status: bytes
+) -> None:
+    """Whoever reaches the port could fill the log otherwise."""
+    service = start(None, HttpSettings(ingest=IngestSettings(spool)))
+    headers = f"Host: 127.0.0.1\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    begun, invalid = b"POST /api/v1/events HTTP/1.1\r\n" + headers.encode() + first, b"ZZ\r\nabc\r\n"
+    stream = connect(service, begun if first else begun + invalid)
+    if first:
+        time.sleep(0.3)
+        stream.sendall(invalid)
+    answer = b"".join(iter(lambda: stream.recv(4_096), b""))
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert service.client.get("/-/healthy").status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
