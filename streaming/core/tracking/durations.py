@@ -1,7 +1,7 @@
 """Wait, processing and sojourn times of deleted messages, each counted once.
 
 What is counted follows from the message's row, and the row records that it was counted. A message whose send or only receive is
-reported after its deletion is counted at that point. What was counted is not corrected when another of its receives is read later.
+reported after its deletion is counted at that point. What was counted stays when another of its receives is read later.
 """
 
 from __future__ import annotations
