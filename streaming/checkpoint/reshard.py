@@ -36,6 +36,8 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
     """
     if target.exists() and any(target.iterdir()):
         raise CheckpointMismatch(f"{target} is there already, and not empty", "Name a new folder")
+    if target.resolve().is_relative_to(stored.path.resolve()):
+        raise CheckpointMismatch(f"{target} is inside {stored.path}, and would be removed with it", "Name a folder outside of it")
     before = stored.states_by_index()
     moved = out_of_place(before, stored.manifest.checkpoint.shards, settings)
     if moved:

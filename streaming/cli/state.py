@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,9 @@ app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard
 CheckpointFolder = Annotated[Path, typer.Argument(help="The folder set in spark.checkpoint_dir, or a copy of it.")]
 
 
+_NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
 @contextmanager
 def _files_named(where: Path) -> Iterator[None]:
     """Report the file that cannot be read or written, or `where` if the system names none, as on a full disk."""
@@ -24,9 +29,8 @@ def _files_named(where: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of standard output has seen enough
     except OSError as error:
-        raise CommandError(
-            f"{error.filename or where}: {error.strerror}; name a folder or file that this user may use"
-        ) from error
+        fix = "free space, or name another disk" if error.errno in _NO_SPACE else "name a folder or file that this user may use"
+        raise CommandError(f"{error.filename or where}: {error.strerror}; {fix}") from error
 
 
 def _print(line: str) -> None:
@@ -76,8 +80,24 @@ def export(
         return
     with _files_named(checkpoint):
         lines = exported(checkpoint)  # a file is written only if there is something to write to it
-    with _files_named(out), out.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    with _files_named(out):
+        _write_lines(out, lines)
+
+
+def _write_lines(out: Path, lines: Iterator[str]) -> None:
+    """Write the lines to a file, which on failure keeps its former content."""
+    if out.exists() and not out.is_file():
+        with out.open("w", encoding="utf-8") as stream:  # a pipe, or /dev/stdout
+            stream.writelines(f"{line}\n" for line in lines)
+        return
+    scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with scratch.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        scratch.replace(out)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 @app.command()

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,24 @@ def test_a_file_that_export_cannot_write_is_named(tmp_path: Path) -> None:
         done = queuewatch("state", "export", checkpoint, "--out", out)
         assert isinstance(done.exception, CommandError), done.exception
         assert str(done.exception).startswith(f"{out}: {problem}")
+    assert str(done.exception).endswith("; free space, or name another disk")
+
+
+def test_an_export_that_fails_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a file under its name would be taken for all of the state."""
+    (tmp_path / "out").mkdir()
+    out = tmp_path / "out" / "state.ndjson"
+    out.write_text("former\n")
+
+    def cut(checkpoint: Path) -> Iterator[str]:
+        yield from exported(checkpoint)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint_commands, "exported", cut)
+    done = queuewatch("state", "export", unpacked(NAMES[-1], tmp_path), "--out", out)
+    assert str(done.exception) == f"{out}: No space left on device; free space, or name another disk"
+    assert [path.name for path in out.parent.iterdir()] == ["state.ndjson"]
+    assert out.read_text() == "former\n"
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "export"])
@@ -213,6 +232,15 @@ def test_reshard_keeps_the_patterns_of_ordered_queues(tmp_path: Path) -> None:
         last = tmp_path / name
     kept = [json.loads((tmp_path / name / "queuewatch.json").read_text())["queues"] for name in "abc"]
     assert kept == [[], *[[{"pattern": "orders", "ordered": True}]] * 2]
+
+
+def test_a_checkpoint_is_not_resharded_into_itself(tmp_path: Path) -> None:
+    """Whoever removes the old folder would remove the new one."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", checkpoint / "new")
+    assert isinstance(done.exception, CheckpointMismatch)
+    assert str(done.exception).endswith("and would be removed with it. Name a folder outside of it")
+    assert not (checkpoint / "new").exists()
 
 
 @pytest.mark.parametrize("existed", [False, True])
