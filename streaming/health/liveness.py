@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 _LOOK_EVERY_S: Final = 1.0
+_LOG_AGAIN_S: Final = 60.0
 _log = structlog.get_logger(__name__)
 
 
@@ -73,11 +74,14 @@ class Watchdog:
         self._look_every_s = look_every_s
         self.ended_java: str | None = None
         """Why Java was ended, if it was."""
+        self._ended_workers = False
+        """Whether the workers were ended since the last commit, or since the query was started."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch the query inside the block."""
         over = threading.Event()
+        self._ended_workers = False
         self._liveness.watch_from_now()
         thread = threading.Thread(target=self._watch, args=(over,), name="queuewatch-watchdog", daemon=True)
         thread.start()
@@ -88,28 +92,38 @@ class Watchdog:
             thread.join()
 
     def _watch(self, over: threading.Event) -> None:
-        ended_workers = False
+        logged_at_s: float | None = None
         while not over.wait(self._look_every_s):
-            silent_s = self._liveness.query_silent_s
-            pid = self._java_pid()
-            if silent_s <= self._deadline_s:
-                ended_workers = False
-            elif pid is not None and not ended_workers:
-                ended_workers = True
-                workers = _workers_of(pid)
-                _log.error(
-                    "batch_deadline_exceeded",
-                    silent_s=round(silent_s),
-                    doing=self._liveness.doing,
-                    action="ending Spark's Python workers",
-                    workers={worker: state_of(worker) for worker in workers},
-                )
-                for worker in workers:
-                    _kill(worker)
-            elif pid is not None and silent_s > 1.5 * self._deadline_s and self.ended_java is None:
-                self.ended_java = f"no batch was committed for {silent_s:.0f} s, and ending the Python workers did not help"
-                _log.error("batch_deadline_exceeded", silent_s=round(silent_s), action="ending Spark's Java process")
-                _kill(pid)
+            try:
+                self._look()
+            except Exception:
+                # Without this thread, a batch that hangs would hang for ever.
+                if logged_at_s is None or time.monotonic() - logged_at_s >= _LOG_AGAIN_S:
+                    logged_at_s = time.monotonic()
+                    _log.exception("watchdog_failed", effect=f"it looks again every {self._look_every_s:g} s")
+
+    def _look(self) -> None:
+        silent_s = self._liveness.query_silent_s
+        pid = self._java_pid()
+        if silent_s <= self._deadline_s:
+            self._ended_workers = False
+        elif pid is not None and not self._ended_workers:
+            # Also if this fails: then Java is ended next.
+            self._ended_workers = True
+            workers = _workers_of(pid)
+            _log.error(
+                "batch_deadline_exceeded",
+                silent_s=round(silent_s),
+                doing=self._liveness.doing,
+                action="ending Spark's Python workers",
+                workers={worker: state_of(worker) for worker in workers},
+            )
+            for worker in workers:
+                _kill(worker)
+        elif pid is not None and silent_s > 1.5 * self._deadline_s and self.ended_java is None:
+            self.ended_java = f"no batch was committed for {silent_s:.0f} s, and ending the Python workers did not help"
+            _log.error("batch_deadline_exceeded", silent_s=round(silent_s), action="ending Spark's Java process")
+            _kill(pid)
 
 
 def descendants(pid: int, *, without: int | None = None) -> list[int]:
@@ -151,9 +165,9 @@ def state_of(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the state, the parent and so on: the fields after the name, which may contain any character."""
+    """Return the state, the parent and so on: the fields after the name, which may contain any byte."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii").split()
     except OSError:
         return None
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,51 @@ def test_the_workers_are_ended_before_java(family: tuple[subprocess.Popen[bytes]
     assert [line["event"] for line in logs] == ["batch_deadline_exceeded"] * 2
     assert logs[0]["workers"] == {child: "T"}
     assert watchdog.ended_java is not None
+
+
+@pytest.fixture
+def unnamed() -> Iterator[int]:
+    """A process whose name is not UTF-8, as any program on the machine may give itself one."""
+    code = "import ctypes, time; print(ctypes.CDLL(None).prctl(15, b'w\\xff', 0, 0, 0), flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"0\n"
+    yield process.pid
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_the_name_of_a_process_may_be_any_bytes(unnamed: int) -> None:
+    """Every process on the machine is looked at, whoever started it."""
+    assert b"(w\xff)" in Path(f"/proc/{unnamed}/stat").read_bytes()
+    assert unnamed in descendants(os.getpid())
+    assert state_of(unnamed) in "RSD"
+
+
+def test_the_watchdog_survives_a_look_that_fails(family: tuple[subprocess.Popen[bytes], int]) -> None:
+    """It logs why, and looks again."""
+    parent, child = family
+    clock = Clock()
+    fails = threading.Event()
+    failed = threading.Event()
+
+    def pid() -> int:
+        if fails.is_set():
+            failed.set()
+            raise RuntimeError("Java is half gone")
+        return parent.pid
+
+    with (
+        structlog.testing.capture_logs() as logs,
+        Watchdog(Liveness(clock), pid, deadline_s=240, look_every_s=0.01).watching(),
+    ):
+        fails.set()
+        clock.s += 241
+        assert failed.wait(20)
+        fails.clear()
+        wait_gone(child)
+    assert [line["event"] for line in logs] == ["watchdog_failed", "batch_deadline_exceeded"], "logged once a minute"
 
 
 _DRIVER = """
