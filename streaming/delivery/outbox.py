@@ -132,12 +132,20 @@ def _name(batch_id: int, records: int) -> str:
 
 
 def _records(content: bytes | None) -> list[Record]:
+    """Return the records of an entry. Raises `ValueError` when it cannot be read."""
     if content is None:
         raise ValueError("its file has been deleted")
     try:
         body = json.loads(zlib.decompress(content))
-    except (zlib.error, ValueError) as error:
-        raise ValueError(f"its file is damaged: {error}") from error
-    if body["version"] != OUTBOX_VERSION:
-        raise ValueError(f"its file has version {body['version']}, this release reads {OUTBOX_VERSION}")
-    return [Record(key, line) for key, line in body["records"]]
+        version = body["version"]
+        if version != OUTBOX_VERSION:
+            raise ValueError(f"it has version {version}, this release reads {OUTBOX_VERSION}")
+        return [_record(*pair) for pair in body["records"]]
+    except (zlib.error, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise ValueError(f"its file cannot be read: {error!r}") from error
+
+
+def _record(key: str, line: str) -> Record:
+    if not (isinstance(key, str) and isinstance(line, str)):
+        raise TypeError(f"a record is two strings, not {type(key).__name__} and {type(line).__name__}")
+    return Record(key, line)

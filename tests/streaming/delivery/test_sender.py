@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -220,6 +221,31 @@ def test_a_damaged_entry_is_dropped_and_the_rest_is_sent(tmp_path: Path) -> None
     with structlog.testing.capture_logs() as logs:
         assert box.oldest() == (2, records("b"))
     assert [(line["event"], line["batch_id"]) for line in logs] == [("undelivered_records_lost", 1)]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{}", "KeyError('version')"),
+        (b"[]", "TypeError"),
+        (b'{"version": 2, "records": []}', "it has version 2"),
+        (b'{"version": 1}', "KeyError('records')"),
+        (b'{"version": 1, "records": 7}', "TypeError"),
+        (b'{"version": 1, "records": [["a key"]]}', "TypeError"),
+        (b'{"version": 1, "records": [["a key", null]]}', "a record is two strings"),
+        (b"[" * 100_000, "RecursionError"),
+    ],
+)
+def test_an_entry_that_holds_something_else_is_dropped_and_the_rest_is_sent(tmp_path: Path, body: bytes, why: str) -> None:
+    """Valid JSON is not yet an entry; the destination would wait for this one for ever."""
+    box = outbox(tmp_path)
+    box.put(1, records("a"))
+    box.put(2, records("b"))
+    next((tmp_path / "outbox").glob("*1-1.out")).write_bytes(zlib.compress(body))
+    with structlog.testing.capture_logs() as logs:
+        assert box.oldest() == (2, records("b"))
+    assert [(line["event"], line["batch_id"]) for line in logs] == [("undelivered_records_lost", 1)]
+    assert why in logs[0]["reason"]
 
 
 def test_an_unwritable_checkpoint_fails_the_batch(tmp_path: Path) -> None:
