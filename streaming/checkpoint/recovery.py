@@ -150,7 +150,7 @@ def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterato
     memory = LocalFolder(checkpoint / MEMORIES).read(memory_file(batch_id))
     try:
         JudgeMemory.from_bytes(memory if memory is not None else b"")
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except ValueError as error:
         yield f"the judge's memory of batch {batch_id}: {'it is gone' if memory is None else error}"
     for log in (OFFSETS, COMMITS):
         if not _is_whole(checkpoint / log / str(batch_id)):

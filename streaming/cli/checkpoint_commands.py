@@ -26,6 +26,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
+from streaming.judge.memory import JudgeMemory
 from streaming.judge.signals import SEVERITY_RANK
 
 
@@ -52,7 +53,7 @@ def inspected(checkpoint: Path) -> Iterator[str]:
         totals = ", ".join(f"{name} {n}" for name, n in zip(TOTALS, summary.totals, strict=True) if n)
         visible = summary.numbers["visible"]
         yield printable(f"queue       {system} {scope or '-'} {queue}: {visible} visible, {totals or 'no events counted'}")
-    firing = sorted(stored.judge_memory().firing, key=lambda finding: -SEVERITY_RANK[finding.severity])
+    firing = sorted(_memory(stored).firing, key=lambda finding: -SEVERITY_RANK[finding.severity])
     yield f"firing      {count(len(firing), 'signal')}"
     for finding in firing:
         folded = f" (folded into {finding.folded})" if finding.folded else ""
@@ -118,7 +119,18 @@ def _states(stored: Stored) -> dict[int, ShardState]:
     try:
         return stored.states()
     except (StateDamaged, ValueError) as error:
-        raise CommandError(f"{stored.path}: {error}. `queuewatch state verify` says what is intact") from error
+        raise _damaged(stored, error) from error
+
+
+def _memory(stored: Stored) -> JudgeMemory:
+    try:
+        return stored.judge_memory()
+    except ValueError as error:
+        raise _damaged(stored, error) from error
+
+
+def _damaged(stored: Stored, error: Exception) -> CommandError:
+    return CommandError(f"{stored.path}: {error}. `queuewatch state verify` says what is intact")
 
 
 def _messages(state: ShardState) -> Iterator[str]:

@@ -11,11 +11,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from streaming.core.clock import Clock
+from streaming.core.columns import DAMAGE
 from streaming.judge.earlier_memory import EARLIER_VERSIONS, read_earlier
 from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.firing import FiringSignals
@@ -24,6 +25,7 @@ from streaming.judge.memory_table import MemoryTable
 from streaming.judge.signals import Finding, SignalKey
 
 VERSION: Final = 4
+_READABLE: Final = (*EARLIER_VERSIONS, VERSION)
 _MAGIC: Final = b"QWJ5"
 _SIZES: Final = struct.Struct("<III")
 """After the magic: the compressed and the original size of the JSON, and the size of the table."""
@@ -85,25 +87,32 @@ class JudgeMemory:
     def from_bytes(cls, blob: bytes) -> JudgeMemory:
         """Read the bytes of `to_bytes`. Raises ValueError when they are damaged or of a newer version."""
         try:
-            if blob[:4] != _MAGIC:
-                body, queues, history = read_earlier(blob)
-            else:
-                length, size, table = _SIZES.unpack_from(blob, 4)
-                text, end = 4 + _SIZES.size, 4 + _SIZES.size + length
-                body = json.loads(_CODEC.decompress(blob[text:end], size, asbytes=True))
-                queues = MemoryTable.from_bytes(blob[end : end + table])
-                history = History.from_bytes(blob[end + table :])
-        except (struct.error, ValueError, OSError, MemoryError) as error:
-            raise ValueError(f"the judge's memory is damaged: {error}") from error
-        readable = (*EARLIER_VERSIONS, VERSION)
-        if body["version"] not in readable:
-            raise ValueError(f"the judge's memory is of version {body['version']}; this queuewatch reads versions {readable}")
+            body, queues, history = _read(blob)
+            version = body["version"]
+            if version in _READABLE:
+                return cls._of(body, queues, history)
+        except DAMAGE as error:
+            raise ValueError(f"the judge's memory is damaged: {error!r}") from error
+        raise ValueError(f"the judge's memory is of version {version}; this queuewatch reads versions {_READABLE}")
+
+    @classmethod
+    def _of(cls, body: dict[str, Any], queues: MemoryTable, history: History) -> JudgeMemory:
         memory = cls(queues=queues, at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}), history=history)
         memory.newest_event_at, memory.delay_ms = body.get("newest_event_at", 0), body.get("delay_ms", 0)
         memory.clock = Clock(**body.get("clock", {}))
         firing = (Finding(SignalKey(*key), *reported) for key, *reported in body["firing"])
         memory.firing = FiringSignals({finding.key: finding for finding in firing})
         return memory
+
+
+def _read(blob: bytes) -> tuple[dict[str, Any], MemoryTable, History]:
+    """Return the JSON, the table of queues and the history. Raises one of `DAMAGE`."""
+    if blob[:4] != _MAGIC:
+        return read_earlier(blob)
+    length, size, table = _SIZES.unpack_from(blob, 4)
+    text, end = 4 + _SIZES.size, 4 + _SIZES.size + length
+    body = json.loads(_CODEC.decompress(blob[text:end], size, asbytes=True))
+    return body, MemoryTable.from_bytes(blob[end : end + table]), History.from_bytes(blob[end + table :])
 
 
 _OF_FINDING = attrgetter(*Finding.__slots__[1:])

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, nonzero
+from streaming.core.columns import DAMAGE, Array, nonzero
 from streaming.core.settings import QueueName
 from streaming.judge.queue_memory import FLOATS, NUMBERS, QueueMemory
 
@@ -103,26 +103,32 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
     def from_bytes(cls, blob: bytes) -> MemoryTable:
         """Read the bytes of `to_bytes`. What only another release has is left out; what it lacked has its default.
 
-        Raises ValueError, struct.error or OSError when damaged.
+        Raises ValueError when damaged.
         """
-        table, frames = cls(), _frames(blob)
+        table = cls()
+        try:
+            table._read(_frames(blob))
+        except DAMAGE as error:
+            raise ValueError(f"the table of queues is damaged: {error!r}") from error
+        return table
+
+    def _read(self, frames: Iterator[bytes]) -> None:
         head = json.loads(next(frames, b""))
         names = [QueueName(*name) for name in head["queues"]]
-        table._rows = {name: row for row, name in enumerate(names)}
-        table._use(np.zeros(len(names), dtype=_ROW))
-        table._numbers[:] = QueueMemory().numbers()
+        self._rows = {name: row for row, name in enumerate(names)}
+        self._use(np.zeros(len(names), dtype=_ROW))
+        self._numbers[:] = QueueMemory().numbers()
         for first in range(0, len(names), ROWS_PER_BLOCK):
             rows, plain = min(ROWS_PER_BLOCK, len(names) - first), next(frames, b"")
             columns = np.frombuffer(plain, dtype=np.int64, count=rows * len(head["numbers"])).reshape(-1, rows)
             for name, column in zip(head["numbers"], columns, strict=True):
                 if name in NUMBERS:
-                    table._numbers[name][first : first + rows] = column.view(_ROW[name])
+                    self._numbers[name][first : first + rows] = column.view(_ROW[name])
             lists = plain[columns.nbytes :].decode().split("\n")
             if len(lists) != rows:
                 raise ValueError(f"{len(lists)} of the {rows} queues of a block")
-            table._lists += lists
-            table._blocks.append(None)
-        return table
+            self._lists += lists
+            self._blocks.append(None)
 
     def _use(self, numbers: Array) -> None:
         self._numbers = numbers

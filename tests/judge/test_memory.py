@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,29 @@ def test_damaged_memory_is_refused(blob: bytes) -> None:
     """An error message is raised instead of a partly read memory."""
     with pytest.raises(ValueError, match="damaged"):
         JudgeMemory.from_bytes(blob)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"{}",
+        b'{"version":4,"queues":[]}',
+        b'{"version":4,"queues":[],"at":1,"folded":{},"firing":[[1]]}',
+        b'{"version":4,"queues":[],"at":1,"folded":{},"firing":[],"clock":{"hands":2}}',
+        b'{"version":4,"queues":[[["a","b","c"],7]]}',
+    ],
+)
+def test_memory_that_holds_something_else_is_refused_as_damaged(body: bytes) -> None:
+    """Callers expect ValueError alone, whatever is wrong."""
+    with pytest.raises(ValueError, match="the judge's memory is damaged"):
+        JudgeMemory.from_bytes(zlib.compress(body))
+
+
+def test_memory_of_a_newer_version_is_refused_by_its_number() -> None:
+    """It is not damaged."""
+    with pytest.raises(ValueError, match=r"^the judge's memory is of version 99; this queuewatch reads versions"):
+        JudgeMemory.from_bytes(zlib.compress(b'{"version":99,"queues":[]}'))
 
 
 @pytest.mark.parametrize("stored_by", [3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -92,6 +93,17 @@ def test_inspect_names_every_firing_signal(tmp_path: Path) -> None:
     assert len(signals) == 17
     assert signals[0].startswith("signal      critical ")
     assert any(line.startswith("signal      warning DeadLetterArrived: Message order/") for line in signals)
+
+
+def test_inspect_refuses_a_memory_that_is_damaged(tmp_path: Path) -> None:
+    """It names the command that says more, instead of showing a traceback."""
+    resharded(unpacked(NAMES[-1], tmp_path), tmp_path / "new")
+    (tmp_path / "new" / "judge" / "seed.memory").write_bytes(zlib.compress(b"{}"))
+    error = queuewatch("state", "inspect", tmp_path / "new").exception
+    assert isinstance(error, CommandError)
+    assert "the judge's memory is damaged" in str(error)
+    assert "`queuewatch state verify` says what is intact" in str(error)
+    assert "the judge's memory is damaged" in queuewatch("state", "verify", tmp_path / "new").output
 
 
 def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
