@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 import structlog
 
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
-from streaming.checkpoint.memory_store import memory_file
+from streaming.checkpoint.memory_store import SEED, memory_file
 from streaming.checkpoint.offset_log import COMMITS, batch_ids
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
-from streaming.checkpoint.seed import read_seed
+from streaming.checkpoint.seed import read_seed, seed_damaged
 from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
@@ -119,15 +119,17 @@ def _has_id(metadata: bytes) -> bool:
 
 
 def _look_at_seed(checkpoint: Path) -> None:
+    seed = read_seed(checkpoint)
+    if seed is None:
+        return
     try:
-        seed = read_seed(checkpoint)
-        for file in [file for files in seed.states.values() for file in files] if seed is not None else []:
+        for file in [file for files in seed.states.values() for file in files]:
             file.read(checkpoint / STATES)
-    except (StateDamaged, ValueError, KeyError, TypeError) as error:
-        raise CheckpointMismatch(
-            f"the initial state of checkpoint {checkpoint} is damaged: {error}",
-            "Make it again from the old one: queuewatch state reshard",
-        ) from error
+        memory = LocalFolder(checkpoint / MEMORIES).read(SEED)
+        if memory is not None:
+            JudgeMemory.from_bytes(memory)
+    except (StateDamaged, ValueError) as error:
+        raise seed_damaged(checkpoint, str(error)) from error
 
 
 def problems_of(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> list[str]:

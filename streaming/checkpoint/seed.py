@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from streaming.checkpoint.offset_log import Partition
 from streaming.checkpoint.state_files import StateFile
+from streaming.errors import CheckpointMismatch
 from streaming.folder import write_durably
 
 NAME: Final = "seed.json"
@@ -27,13 +28,28 @@ class Seed:
 
 
 def read_seed(checkpoint: Path) -> Seed | None:
-    """Read the seed of a checkpoint, None where there is none. Raises `ValueError` when it cannot be read."""
+    """Read the seed of a checkpoint, None where there is none. Raises `CheckpointMismatch` when it cannot be read."""
     try:
-        body = json.loads((checkpoint / NAME).read_bytes())
+        content = (checkpoint / NAME).read_bytes()
     except FileNotFoundError:
         return None
-    if body.get("version") != SEED_VERSION:
-        raise ValueError(f"{checkpoint / NAME} has version {body.get('version')}, this release reads {SEED_VERSION}")
+    try:
+        return _seed(json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise seed_damaged(checkpoint, f"{NAME} cannot be read: {error!r}") from error
+
+
+def seed_damaged(checkpoint: Path, problem: str) -> CheckpointMismatch:
+    """Return the error that says so, with its remedy: the checkpoint that this one was made from still has its state."""
+    return CheckpointMismatch(
+        f"the initial state of checkpoint {checkpoint} is damaged: {problem}",
+        "Make it again from the old one: queuewatch state reshard",
+    )
+
+
+def _seed(body: Any) -> Seed:
+    if body["version"] != SEED_VERSION:
+        raise ValueError(f"it has version {body['version']}, this release reads {SEED_VERSION}")
     states = {int(key): tuple(map(StateFile.of, files)) for key, files in body["states"].items()}
     kafka = {(topic, int(number)): at for topic, of_topic in body["kafka"].items() for number, at in of_topic.items()}
     return Seed(states, kafka)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -15,6 +16,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from streaming.checkpoint import seed, state_files
+from streaming.checkpoint.memory_store import SEED
 from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.spark_files import SparkFiles
@@ -244,9 +246,21 @@ def test_a_checkpoint_without_any_intact_version_is_refused_with_a_fix(tmp_path:
         recover(tmp_path)
 
 
-def test_a_new_checkpoint_whose_initial_state_is_damaged_is_refused_with_a_fix(tmp_path: Path) -> None:
-    """It is that of another checkpoint, which still has it."""
-    (tmp_path / seed.NAME).write_text("{half")
+DAMAGED_SEEDS = {
+    seed.NAME: (b"{half", b"[]", b"{}", b'{"version": 9}', b'{"version": 1, "states": [], "kafka": {}}'),
+    f"judge/{SEED}": (b"", zlib.compress(b"{}")),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, content) for name, contents in DAMAGED_SEEDS.items() for content in contents]
+)
+def test_a_new_checkpoint_whose_initial_state_is_damaged_is_refused_with_a_fix(tmp_path: Path, name: str, content: bytes) -> None:
+    """It is that of another checkpoint, which still has it. The refusal comes before Spark starts a batch that would fail."""
+    seed.write_seed(tmp_path, seed.Seed({}, {}))
+    assert recover(tmp_path) is None
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointMismatch, match=rf"^the initial state of checkpoint {tmp_path} is damaged: .*state reshard"):
         recover(tmp_path)
 

@@ -106,6 +106,16 @@ def test_inspect_refuses_a_memory_that_is_damaged(tmp_path: Path) -> None:
     assert "the judge's memory is damaged" in queuewatch("state", "verify", tmp_path / "new").output
 
 
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_an_initial_state_that_is_damaged_is_refused_with_a_fix(tmp_path: Path, command: str) -> None:
+    """Also where it is JSON, but something else."""
+    resharded(unpacked(NAMES[-1], tmp_path), tmp_path / "new")
+    (tmp_path / "new" / "seed.json").write_bytes(b"[]")
+    error = queuewatch("state", command, tmp_path / "new").exception
+    assert isinstance(error, CheckpointMismatch)
+    assert "the initial state of checkpoint" in str(error)
+
+
 def test_a_good_checkpoint_verifies(checkpoint: Path) -> None:
     """A damaged one is reported with exit code 1, but its intact parts can still be read."""
     done = queuewatch("state", "verify", checkpoint)
