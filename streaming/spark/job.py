@@ -360,4 +360,5 @@ class _Failures:
         if self._in_a_row >= self._restarts.max_failures:
             problem = f"{error.problem} ({self._in_a_row} failures in a row)"
             raise QueryFailed(problem, error.fix) from error
-        return float(min(self._restarts.longest_wait_s, self._restarts.wait_s * 2 ** (self._in_a_row - 1)))
+        # The power is limited: from 2 to the 1,024th on, it cannot be multiplied with a fraction.
+        return float(min(self._restarts.longest_wait_s, self._restarts.wait_s * 2 ** min(self._in_a_row - 1, 100)))

@@ -16,12 +16,14 @@ from streaming.checkpoint.manifest import Checkpoint
 from streaming.checkpoint.offset_log import kafka_offsets
 from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.config.model import Config
+from streaming.config.service import Restarts
+from streaming.errors import QueryFailed
 from streaming.folder import Folder, LocalFolder
 from streaming.health.losses import Losses
 from streaming.health.monitor import Monitor
 from streaming.spark import job as module
 from streaming.spark import pipeline
-from streaming.spark.job import SET_BACK_MS, Job
+from streaming.spark.job import SET_BACK_MS, Job, _Failures
 
 NOW_MS = 1_795_000_000_000
 
@@ -144,3 +146,14 @@ def test_a_full_disk_does_not_forget_that_a_topic_was_reset(tmp_path: Path, monk
     assert offsets == [{("t", 0): 5, ("t", 1): 7}, {("t", 0): 0, ("t", 1): 7}]
     assert len(set(queries.barriers)) == 2
     assert queries.job._monitor.pending_reset() == {}
+
+
+def test_restarts_go_on_for_any_number_of_failures() -> None:
+    """The wait doubles until it reaches the longest one. A broker may be down for weeks."""
+    failures = _Failures(Restarts(max_failures=5_000, wait_s=0.5, longest_wait_s=60))
+    error = QueryFailed("the brokers are down", "Start them")
+    waits = [failures.next_wait_s(3, error) for _ in range(4_999)]
+    assert waits[:8] == [0.5, 1, 2, 4, 8, 16, 32, 60]
+    assert set(waits[8:]) == {60}
+    with pytest.raises(QueryFailed, match="5000 failures in a row"):
+        failures.next_wait_s(3, error)
