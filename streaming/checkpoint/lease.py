@@ -25,6 +25,7 @@ GONE_AFTER_S: Final = 30.0
 STOP_AFTER_S: Final = 25.0
 """A job that could not renew its lease for so long stops, some time before another one may take the lease."""
 _LOOK_EVERY_S: Final = 1.0
+_TRACE_AGAIN_S: Final = 60.0
 _FIX: Final = "Stop it, or give this one its own spark.checkpoint_dir"
 _log = structlog.get_logger(__name__)
 
@@ -129,11 +130,18 @@ class Lease:
                 self.release()
 
     def _keep(self, over: threading.Event) -> None:
+        traced_at_s: float | None = None
         while not over.wait(RENEW_EVERY_S):
             try:
                 self.renew()
             except Exception as error:  # of any file system, through Java
-                _log.warning("lease_not_renewed", error=str(error).splitlines()[0][:200] if str(error) else repr(error))
+                traced = not isinstance(error, OSError) and (
+                    traced_at_s is None or self._clock_s() - traced_at_s >= _TRACE_AGAIN_S
+                )
+                if traced:
+                    traced_at_s = self._clock_s()
+                # Not as text: an error of Java's asks Java for it, which may be dead.
+                _log.warning("lease_not_renewed", error=repr(error), exc_info=traced)
 
     def _read(self) -> _Holder | None:
         content = self._folder.read(NAME)

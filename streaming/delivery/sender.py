@@ -83,7 +83,14 @@ class Delivery:
                 self._tries["failed"] += 1
                 if not wait_s or time.monotonic() - logged_at_s >= _LOG_AGAIN_S:
                     logged_at_s = time.monotonic()
-                    _log.error("destination_failed", destination=self.name, error=str(error), waiting=self._outbox.records)
+                    _log.error(
+                        "destination_failed",
+                        destination=self.name,
+                        error=repr(error),
+                        waiting=self._outbox.records,
+                        # An outage needs no traceback. Anything else is a defect.
+                        exc_info=not isinstance(error, OSError),
+                    )
                 wait_s = min(LAST_RETRY_S, max(self._first_retry_s, 2 * wait_s))
 
     def _wait(self, wait_s: float) -> bool:

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
+from streaming.checkpoint import lease as lease_module
 from streaming.checkpoint.lease import GONE_AFTER_S, NAME, STOP_AFTER_S, Lease
 from streaming.errors import CheckpointInUse
 from streaming.folder import LocalFolder
@@ -141,6 +143,34 @@ def test_a_job_that_cannot_renew_its_lease_stops_before_another_may_take_it(
     with pytest.raises(CheckpointInUse, match=r"could not renew its lease on the checkpoint .* for 26 s"):
         first.check()
     assert STOP_AFTER_S < GONE_AFTER_S
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [(OSError("the disk is gone"), [False, False, False]), (KeyError("pid"), [True, False, True])],
+    ids=["an outage", "a defect"],
+)
+def test_the_log_tells_a_defect_from_an_outage(
+    folder: LocalFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, traced: list[bool]
+) -> None:
+    """It names the kind of the error; a defect comes with its traceback, once a minute."""
+    monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.001)
+    own = lease(folder, clock)
+    three = threading.Event()
+    times_s = [30.0, 30.0, 61.0]
+
+    def renew() -> None:
+        clock.now_s += times_s.pop(0)
+        if not times_s:
+            times_s.append(0.0)
+            three.set()
+        raise error
+
+    monkeypatch.setattr(own, "renew", renew)
+    with structlog.testing.capture_logs() as logs, own.held():
+        assert three.wait(20)
+    said = [(line["error"], line["exc_info"]) for line in logs if line["event"] == "lease_not_renewed"]
+    assert said[:3] == [(repr(error), one) for one in traced]
 
 
 def test_an_unreadable_lease_expires_too(folder: LocalFolder, clock: Clock) -> None:

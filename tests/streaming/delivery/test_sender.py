@@ -28,16 +28,17 @@ class Destination:
 
     def __init__(self) -> None:
         self.away = False
+        self.error: Exception = Undelivered("nobody answers")
         self.hangs = threading.Event()
         self.hangs.set()
         self.got: list[tuple[int, list[Record]]] = []
         self.closed = False
 
     def append(self, given: Sequence[Record], batch_id: int) -> None:
-        """Accept the records, or raise `Undelivered` when it is down."""
+        """Accept the records, or raise its error when it is down."""
         self.hangs.wait(30)
         if self.away:
-            raise Undelivered("nobody answers")
+            raise self.error
         self.got.append((batch_id, list(given)))
 
     def close(self) -> None:
@@ -71,6 +72,27 @@ def test_undelivered_records_are_sent_in_order_when_the_destination_is_back(tmp_
     sending.close()
     assert destination.got == [(0, records("a")), (2, records("b", "c")), (3, records("d"))]
     assert list((tmp_path / "outbox").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "traced"),
+    [
+        (Undelivered("nobody answers"), "Undelivered('nobody answers')", False),
+        (KeyError("version"), "KeyError('version')", True),
+    ],
+    ids=["an outage", "a defect"],
+)
+def test_the_log_tells_a_defect_from_an_outage(tmp_path: Path, error: Exception, said: str, traced: bool) -> None:
+    """It names the kind of the error; a defect comes with its traceback."""
+    destination = Destination()
+    destination.away, destination.error = True, error
+    with structlog.testing.capture_logs() as logs:
+        sending = delivery(tmp_path, destination)
+        sending.put(records("a"), 0)
+        until(lambda: sending.samples()["failed"] >= 2, "two deliveries failed")
+        sending.close()
+    (failed,) = [line for line in logs if line["event"] == "destination_failed"]
+    assert (failed["error"], failed["exc_info"]) == (said, traced)
 
 
 def test_undelivered_records_survive_the_process(tmp_path: Path) -> None:
