@@ -96,12 +96,18 @@ class Job:
         self._liveness = monitor.liveness
         self._watchdog = Watchdog(monitor.liveness, java_pid, deadline_s=config.spark.batch_deadline_s)
         kafka = config.source.kafka
-        self._losses = KafkaLosses(self._folder(OFFSETS), Brokers(kafka).earliest) if kafka is not None else None
+        self._brokers = Brokers(kafka) if kafka is not None else None
+        self._losses = KafkaLosses(self._folder(OFFSETS), self._brokers.earliest) if self._brokers is not None else None
         self._fault: str | None = None
 
     def fault(self) -> str | None:
         """Return why the query is not running; None while it runs."""
         return self._fault
+
+    def close(self) -> None:
+        """Close the connection to the brokers."""
+        if self._brokers is not None:
+            self._brokers.close()
 
     def run(self, stop: threading.Event) -> None:
         """Run the query until `stop` is set, then let the current batch finish. Restarts the query when it fails.
@@ -323,7 +329,9 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             master=spark.sparkContext.master,
         )
         outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
-        yield Job(spark=spark, config=config, checkpoint=checkpoint, lease=lease, topics=topics, outlets=outlets, monitor=monitor)
+        job = Job(spark=spark, config=config, checkpoint=checkpoint, lease=lease, topics=topics, outlets=outlets, monitor=monitor)
+        stack.callback(job.close)
+        yield job
 
 
 def survey_of(config: Config) -> Topics | None:

@@ -64,7 +64,6 @@ def survey(source: KafkaSource) -> Topics:
             group_id=None,
             enable_auto_commit=False,
             bootstrap_timeout_ms=ANSWER_WITHIN_MS,
-            consumer_timeout_ms=3_000,
         )
     except (KafkaError, OSError, ValueError) as error:
         raise SourceUnavailable(

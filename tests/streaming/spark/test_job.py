@@ -19,11 +19,11 @@ from streaming.config.model import Config
 from streaming.config.service import Restarts
 from streaming.errors import QueryFailed
 from streaming.folder import Folder, LocalFolder
-from streaming.health.losses import Losses
+from streaming.health.losses import Brokers, Losses
 from streaming.health.monitor import Monitor
 from streaming.spark import job as module
 from streaming.spark import pipeline
-from streaming.spark.job import SET_BACK_MS, Job, _Failures
+from streaming.spark.job import SET_BACK_MS, Job, _Failures, open_job
 
 NOW_MS = 1_795_000_000_000
 
@@ -157,3 +157,21 @@ def test_restarts_go_on_for_any_number_of_failures() -> None:
     assert set(waits[8:]) == {60}
     with pytest.raises(QueryFailed, match="5000 failures in a row"):
         failures.next_wait_s(3, error)
+
+
+def test_the_connection_to_the_brokers_is_closed_with_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was opened to ask which records were deleted, and its client has threads and sockets."""
+    closed: list[bool] = []
+    spark = SimpleNamespace(
+        version="4", sparkContext=SimpleNamespace(master="local[2]"), streams=SimpleNamespace(addListener=lambda _: None)
+    )
+    monkeypatch.setattr(module, "survey_of", lambda _: None)
+    monkeypatch.setattr(module, "open_session", lambda *_, **__: spark)
+    monkeypatch.setattr(module, "java_lives", lambda: False)
+    monkeypatch.setattr(Brokers, "close", lambda _: closed.append(True))
+    source = {"kafka": {"bootstrap_servers": ["nowhere.invalid:9092"], "topics": ["t"]}}
+    config = Config.model_validate({"source": source, "spark": {"checkpoint_dir": str(tmp_path / "checkpoint")}})
+    outlets: Any = None
+    with open_job(config, lambda *_: outlets, Monitor()):
+        assert not closed
+    assert closed == [True]
