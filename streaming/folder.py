@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
+
+_SCRATCH: Final = re.compile(r"\..+\.\d+\.part")
+"""The name of a file that `write_durably` has not finished: it holds the process id."""
 
 
 class Folder(Protocol):
@@ -65,7 +69,7 @@ class LocalFolder:
 
 def write_durably(path: Path, content: bytes | memoryview) -> None:
     """Create or replace a file so that not even a power cut leaves a partial file under its name."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")  # matches _SCRATCH
     try:
         with scratch.open("wb") as file:
             file.write(content)
@@ -77,6 +81,17 @@ def write_durably(path: Path, content: bytes | memoryview) -> None:
         scratch.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remove_scratch_files(folder: Path) -> int:
+    """Remove what processes that were killed left of files they were writing, and return how many there were.
+
+    Nothing else may be writing to the folder. Raises `OSError`.
+    """
+    left = [path for path in folder.glob(".*.part") if _SCRATCH.fullmatch(path.name)]
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
 
 
 def make_folder(path: Path) -> None:

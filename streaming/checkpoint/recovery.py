@@ -23,10 +23,11 @@ from streaming.checkpoint.seed import read_seed, seed_damaged
 from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
+from streaming.checkpoint.tick_log import FOLDER as TICKS
 from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
-from streaming.folder import LocalFolder, make_folder, sync_folder
+from streaming.folder import LocalFolder, make_folder, remove_scratch_files, sync_folder
 from streaming.judge.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
@@ -35,6 +36,9 @@ METADATA: Final = "metadata"
 """Spark's file with the id of the query."""
 UNDONE: Final = "undone"
 """The folder for entries of batches that were rolled back."""
+
+_WRITTEN: Final = (MEMORIES, VERSIONS, SPOOLED, OFFSETS, TICKS)
+"""The folders with files that the service writes, besides the outboxes and the states."""
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +53,16 @@ def recover(checkpoint: Path) -> int | None:
     back_to = _go_back_if_damaged(checkpoint)
     _drop_unreadable_plans(checkpoint)
     return back_to
+
+
+def remove_unfinished_files(checkpoint: Path) -> None:
+    """Remove what killed processes left of files they were writing. Call it under the lock of the checkpoint, before any write.
+
+    Their names hold the process id, so a crash loop adds more and more of them. Unneeded states are deleted with each batch.
+    """
+    folders = [checkpoint, *(checkpoint / name for name in _WRITTEN), *checkpoint.glob("outbox/*/")]
+    if removed := sum(map(remove_scratch_files, folders)):
+        _log.info("unfinished_files_removed", files=removed, effect="none: their writers were ended before they were complete")
 
 
 def _go_back_if_damaged(checkpoint: Path) -> int | None:

@@ -20,7 +20,7 @@ from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.offset_log import COMMITS, Partition, batch_ids, with_offsets
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.order import check_order, order_of, queues_out_of_place, queues_remembered
-from streaming.checkpoint.recovery import recover
+from streaming.checkpoint.recovery import recover, remove_unfinished_files
 from streaming.checkpoint.seed import read_seed
 from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.checkpoint.spool_migration import migrate
@@ -301,6 +301,7 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             stack.enter_context(locked(local))
             found = find(local, location, shards=shards, sources=kinds)
             check_order(found, location, settings, lambda: queues_out_of_place(local.path, settings))
+            remove_unfinished_files(local.path)
             scratch = stack.enter_context(scratch_for(local.path))
         topics = survey_of(config)
         spark = open_session(

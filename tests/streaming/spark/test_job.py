@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from streaming.checkpoint.offset_log import kafka_offsets
 from streaming.checkpoint.spark_files import rewrite_spark_file
 from streaming.config.model import Config
 from streaming.config.service import Restarts
-from streaming.errors import QueryFailed
+from streaming.errors import CheckpointInUse, QueryFailed
 from streaming.folder import Folder, LocalFolder
 from streaming.health.losses import Brokers, Losses
 from streaming.health.monitor import Monitor
@@ -159,19 +160,61 @@ def test_restarts_go_on_for_any_number_of_failures() -> None:
         failures.next_wait_s(3, error)
 
 
-def test_the_connection_to_the_brokers_is_closed_with_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was opened to ask which records were deleted, and its client has threads and sockets."""
-    closed: list[bool] = []
-    spark = SimpleNamespace(
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `open_job` use a session that is none."""
+    session = SimpleNamespace(
         version="4", sparkContext=SimpleNamespace(master="local[2]"), streams=SimpleNamespace(addListener=lambda _: None)
     )
     monkeypatch.setattr(module, "survey_of", lambda _: None)
-    monkeypatch.setattr(module, "open_session", lambda *_, **__: spark)
+    monkeypatch.setattr(module, "open_session", lambda *_, **__: session)
     monkeypatch.setattr(module, "java_lives", lambda: False)
-    monkeypatch.setattr(Brokers, "close", lambda _: closed.append(True))
-    source = {"kafka": {"bootstrap_servers": ["nowhere.invalid:9092"], "topics": ["t"]}}
-    config = Config.model_validate({"source": source, "spark": {"checkpoint_dir": str(tmp_path / "checkpoint")}})
+
+
+def opened(checkpoint: Path, **source: Any) -> AbstractContextManager[Job]:
+    """Return the job on a checkpoint."""
+    config = Config.model_validate({"source": source, "spark": {"checkpoint_dir": str(checkpoint)}})
     outlets: Any = None
-    with open_job(config, lambda *_: outlets, Monitor()):
+    return open_job(config, lambda *_: outlets, Monitor())
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_connection_to_the_brokers_is_closed_with_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was opened to ask which records were deleted, and its client has threads and sockets."""
+    closed: list[bool] = []
+    monkeypatch.setattr(Brokers, "close", lambda _: closed.append(True))
+    with opened(tmp_path / "checkpoint", kafka={"bootstrap_servers": ["nowhere.invalid:9092"], "topics": ["t"]}):
         assert not closed
     assert closed == [True]
+
+
+FOLDERS = (".", "judge", "versions", "spool", "offsets", "sources/0", "outbox/signal_log_file", "outbox/alertmanager")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_files_that_killed_processes_were_writing_are_removed_at_the_start(tmp_path: Path) -> None:
+    """Each was killed while it wrote, and had another process id. No other process writes while one holds the lock."""
+    checkpoint, spool = tmp_path / "checkpoint", {"spool": {"folder": str(tmp_path / "spool")}}
+    with opened(checkpoint, **spool):
+        pass
+    for folder in FOLDERS:
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+        for name in (".000000000007.memory.17.part", ".000000000007.memory.18.part", ".7.crc", "7", "7.part"):
+            (checkpoint / folder / name).write_bytes(b"half")
+    with opened(checkpoint, **spool):
+        left = {folder: {path.name for path in (checkpoint / folder).iterdir() if path.is_file()} for folder in FOLDERS}
+    assert left.pop(".") >= {".7.crc", "7", "7.part"}
+    assert left == {folder: {".7.crc", "7", "7.part"} for folder in FOLDERS[1:]}
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_nothing_is_removed_from_a_checkpoint_in_use(tmp_path: Path) -> None:
+    """The other job may be writing these files."""
+    checkpoint, spool = tmp_path / "checkpoint", {"spool": {"folder": str(tmp_path / "spool")}}
+    with opened(checkpoint, **spool):
+        (checkpoint / "judge").mkdir()
+        written = checkpoint / "judge" / ".000000000007.memory.17.part"
+        written.touch()
+        with pytest.raises(CheckpointInUse), opened(checkpoint, **spool):
+            pass
+        assert written.exists()
