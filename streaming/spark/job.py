@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 import structlog
 from pyspark.sql import SparkSession
@@ -151,7 +152,8 @@ class Job:
                 topics = None
 
     def _run_query(self, topics: Topics | None, stop: threading.Event) -> None:
-        query = self._start(topics)
+        """Run a query until there is a reason to end it, then let its batch finish. Raises `QueryFailed` when it fails."""
+        query, barrier = self._start(topics)
         try:
             with self._watchdog.watching():
                 log_at_s = SILENT_AFTER_S
@@ -159,30 +161,41 @@ class Job:
                 while query.isActive:
                     if self._lease is not None:
                         self._lease.check()
-                    if stop.wait(_LOOK_EVERY_S):
-                        self._drain(query)
-                        return
-                    if self._monitor.pending_reset():
-                        self._drain(query)
-                        return
+                    stop.wait(_LOOK_EVERY_S)
                     before_ms, looked_ms = looked_ms, wall_ms()
-                    if looked_ms < before_ms - SET_BACK_MS:
-                        _log.warning("clock_set_back", by_s=(before_ms - looked_ms) // 1000, action="restarting the query")
-                        self._drain(query, until_idle=True)
+                    reason = self._reason_to_end(stop, set_back_ms=before_ms - looked_ms)
+                    if reason is not None:
+                        _drain(query, barrier, until_idle=reason == "clock set back")
                         return
-                    silent_s = self._liveness.query_silent_s
-                    if silent_s < SILENT_AFTER_S:
-                        log_at_s = SILENT_AFTER_S
-                        if query.lastProgress is not None:
-                            self._fault = None
-                    elif silent_s >= log_at_s:
-                        log_at_s = 2 * silent_s
-                        self._log_silence(query, silent_s)
+                    log_at_s = self._watch_silence(query, log_at_s)
         finally:
             if java_lives():
                 self._stop(query, forever=stop.is_set())
         cause = query.exception()
         raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
+
+    def _reason_to_end(self, stop: threading.Event, *, set_back_ms: int) -> Literal["stop", "reset", "clock set back"] | None:
+        """Return why the query, which works, is to be ended. After all but a stop, another one is started."""
+        if stop.is_set():
+            return "stop"
+        if self._monitor.pending_reset():
+            return "reset"
+        if set_back_ms > SET_BACK_MS:
+            _log.warning("clock_set_back", by_s=set_back_ms // 1000, action="restarting the query")
+            return "clock set back"
+        return None
+
+    def _watch_silence(self, query: StreamingQuery, log_at_s: float) -> float:
+        """Log that no batch was committed for `log_at_s`, or clear the fault once one was. Return when to log next."""
+        silent_s = self._liveness.query_silent_s
+        if silent_s < SILENT_AFTER_S:
+            if query.lastProgress is not None:
+                self._fault = None
+            return SILENT_AFTER_S
+        if silent_s < log_at_s:
+            return log_at_s
+        self._log_silence(query, silent_s)
+        return 2 * silent_s
 
     def _stop(self, query: StreamingQuery, *, forever: bool) -> None:
         """Stop the query. One that hangs, as while brokers do not answer, fails a restart, but not the end of the service."""
@@ -200,7 +213,8 @@ class Job:
         hint = "the brokers may not answer" if "Kafka" in doing else "a large batch, or a worker that hangs"
         _log.warning("no_progress", silent_s=round(silent_s), doing=doing, hint=hint)
 
-    def _start(self, topics: Topics | None) -> StreamingQuery:
+    def _start(self, topics: Topics | None) -> tuple[StreamingQuery, BatchBarrier]:
+        """Start a query, with the barrier that its batches pass."""
         spark_config = self._config.spark
         location = spark_config.checkpoint_dir
         local = local_folder(location)
@@ -229,19 +243,20 @@ class Job:
             losses=self._losses,
             spool=self._spool(kept),
         )
-        self._barrier = BatchBarrier()
-        return pipeline.start(
+        barrier = BatchBarrier()
+        query = pipeline.start(
             self.spark,
             self._config.source,
             topics,
             self._settings,
-            self._barrier.guarding(publisher),
+            barrier.guarding(publisher),
             keeper,
             shards=spark_config.shards,
             trigger_interval_s=spark_config.trigger_interval_s,
             checkpoint=location,
             starting=seed.kafka if seed is not None else None,
         )
+        return query, barrier
 
     def _spool(self, kept: int) -> SpoolBatches | None:
         """Return the reader of the spool folder, if the folder is on this machine."""
@@ -268,19 +283,6 @@ class Job:
 
     def _folder(self, name: str) -> Folder:
         return open_folder(self.spark, f"{self._config.spark.checkpoint_dir.rstrip('/')}/{name}")
-
-    def _drain(self, query: StreamingQuery, *, until_idle: bool = False) -> None:
-        """Let the current batch be finished and committed; the next one does not start.
-
-        With `until_idle`, do not wait for the next one, which may be due in a year.
-        """
-        self._barrier.close()
-        deadline_s = time.monotonic() + DRAIN_WITHIN_S
-        while query.isActive and time.monotonic() < deadline_s:
-            if self._barrier.wait_held(_LOOK_EVERY_S):
-                return
-            if until_idle and not query.status["isTriggerActive"]:
-                return
 
 
 @contextmanager
@@ -351,6 +353,20 @@ def source_kinds(config: Config) -> tuple[str, ...]:
 def _close(spark: SparkSession) -> None:
     if java_lives():
         spark.stop()
+
+
+def _drain(query: StreamingQuery, barrier: BatchBarrier, *, until_idle: bool) -> None:
+    """Let the current batch be finished and committed; the next one does not start.
+
+    With `until_idle`, do not wait for the next one, which may be due in a year.
+    """
+    barrier.close()
+    deadline_s = time.monotonic() + DRAIN_WITHIN_S
+    while query.isActive and time.monotonic() < deadline_s:
+        if barrier.wait_held(_LOOK_EVERY_S):
+            return
+        if until_idle and not query.status["isTriggerActive"]:
+            return
 
 
 class _Failures:

@@ -24,6 +24,7 @@ from streaming.health.losses import Brokers, Losses
 from streaming.health.monitor import Monitor
 from streaming.spark import job as module
 from streaming.spark import pipeline
+from streaming.spark.batch_barrier import BatchBarrier
 from streaming.spark.job import SET_BACK_MS, Job, _Failures, open_job
 
 NOW_MS = 1_795_000_000_000
@@ -44,17 +45,21 @@ class Waiting:
 
 @dataclass
 class Queries:
-    """The queries that a job starts, which wait, and its barrier at the time of each."""
+    """The queries that a job starts, which wait, and the barriers that it makes."""
 
     job: Job
     started: list[Waiting] = field(default_factory=list)
-    barriers: list[Any] = field(default_factory=list)
+    barriers: list[BatchBarrier] = field(default_factory=list)
 
     def start(self, *_: object, **__: object) -> Waiting:
         """Start a query; in place of the pipeline."""
         self.started.append(Waiting())
-        self.barriers.append(self.job._barrier)
         return self.started[-1]
+
+    def barrier(self) -> BatchBarrier:
+        """Return a new barrier."""
+        self.barriers.append(BatchBarrier())
+        return self.barriers[-1]
 
 
 def starting(monkeypatch: pytest.MonkeyPatch, folder: Path, **source: Any) -> Queries:
@@ -66,6 +71,7 @@ def starting(monkeypatch: pytest.MonkeyPatch, folder: Path, **source: Any) -> Qu
     job = Job(spark, config, Checkpoint("c", 2, tuple(given)), None, None, outlets, Monitor())
     queries = Queries(job)
     monkeypatch.setattr(pipeline, "start", queries.start)
+    monkeypatch.setattr(module, "BatchBarrier", queries.barrier)
     monkeypatch.setattr(module, "survey_of", lambda _: None)
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(module, "DRAIN_WITHIN_S", 0.1)
@@ -91,7 +97,7 @@ def test_a_clock_that_is_set_back_restarts_the_query(
     ran = starting(monkeypatch, tmp_path)
     ran.job.run(stop)
     assert [query.isActive for query in ran.started] == [False] * queries
-    assert len(set(ran.barriers)) == queries, "the next query's batches are not held"
+    assert len(ran.barriers) == queries, "the next query's batches are not held"
 
 
 def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
@@ -145,7 +151,7 @@ def test_a_full_disk_does_not_forget_that_a_topic_was_reset(tmp_path: Path, monk
     monkeypatch.setattr(module, "FULL_DISK_WAIT_S", 0.01)
     queries.job.run(stop)
     assert offsets == [{("t", 0): 5, ("t", 1): 7}, {("t", 0): 0, ("t", 1): 7}]
-    assert len(set(queries.barriers)) == 2
+    assert len(queries.barriers) == 2
     assert queries.job._monitor.pending_reset() == {}
 
 
