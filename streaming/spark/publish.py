@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyspark.sql import DataFrame, Row
@@ -23,12 +23,25 @@ from streaming.delivery.outlets import Outlets
 from streaming.health.losses import NOTHING, KafkaLosses, named
 from streaming.health.monitor import Monitor
 from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
 from streaming.judge.rewind import rewind_memory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.spool_batches import LostFiles, SpoolBatches
 from streaming.spark.spool_in_task import PIECES_READ
+
+
+@dataclass
+class _Judged:
+    """What the judge says of a batch."""
+
+    memory: JudgeMemory
+    """As it is after the batch."""
+    changes: list[SignalChange] = field(default_factory=list)
+    invalid: list[Quarantined] = field(default_factory=list)
+    latest: tuple[Snapshot, Merged] | None = None
+    """Those of the last step for which every shard reported; None when there was none."""
 
 
 class Publisher:
@@ -70,48 +83,57 @@ class Publisher:
     def _publish(self, rows: list[Row], batch_id: int, now_ms: int) -> None:
         read = _read(rows)
         files = self._spool.lost(read.pop(PIECES_READ, 0)) if self._spool is not None else None
+        judged = self._judge(rows, batch_id)
+        # The ledger is written after everything that it vouches for, and states are deleted after the ledger: a process that ends
+        # anywhere in between runs the batch again from the same memory, and stores the same records under the same batch id.
+        self._send(judged, rows, batch_id, now_ms)
+        self._memories.save(batch_id, judged.memory)
+        self._save_version(rows, batch_id, now_ms, read, files)
+        self._pruner.published(batch_id, {row["shard"]: row["state_files"] for row in rows})
+
+    def _judge(self, rows: list[Row], batch_id: int) -> _Judged:
+        """Judge every step of the batch, in order."""
         memory = self._memories.before(batch_id)
-        clock = self._times.clock
-        if clock is not None:
-            memory = replace(memory, clock=clock)
-        changes: list[SignalChange] = []
-        invalid: list[Quarantined] = []
-        snapshot: Snapshot | None = None
-        merged: Merged | None = None
+        if self._times.clock is not None:
+            memory = replace(memory, clock=self._times.clock)
+        judged = _Judged(memory)
         for step_ms, reports in steps_of(rows):
             if len(reports) < self._shards:
                 # Neither a tick nor a record arrived: totals must not drop to those of a few shards.
                 continue
             merged = merge(reports, self._settings)
-            if step_ms <= memory.at - LARGEST_STEP_BACK_MS:
-                memory = rewind_memory(memory, step_ms)
-            memory, snapshot, changed = judge(memory, merged, step_ms, self._settings)
-            changes += changed
-            invalid += merged.quarantine
-        if merged is not None:
-            memory.clock = count_confirmations(memory.clock, _newest_times(merged))
+            if step_ms <= judged.memory.at - LARGEST_STEP_BACK_MS:
+                judged.memory = rewind_memory(judged.memory, step_ms)
+            judged.memory, snapshot, changes = judge(judged.memory, merged, step_ms, self._settings)
+            judged.latest = snapshot, merged
+            judged.changes += changes
+            judged.invalid += merged.quarantine
+        if judged.latest is not None:
+            _, merged = judged.latest
+            judged.memory.clock = count_confirmations(judged.memory.clock, _newest_times(merged))
+        return judged
+
+    def _send(self, judged: _Judged, rows: list[Row], batch_id: int, now_ms: int) -> None:
+        """Show the last step, and store the records for the destinations."""
         # The status page and metrics first: they wait for no destination.
-        if snapshot is not None and merged is not None:
+        if judged.latest is not None:
+            snapshot, merged = judged.latest
             waiting = self._spool.waiting if self._spool is not None else None
             pipeline = self._monitor.published(batch_id, merged, *_state_size(rows), waiting_files=waiting)
-            read_ms = clock.read if clock is not None else now_ms
+            read_ms = self._times.clock.read if self._times.clock is not None else now_ms
             self._outlets.snapshot(replace(snapshot, pipeline=pipeline, behind_ms=read_ms - snapshot.at_ms))
-        self._outlets.signals(changes, batch_id)
-        self._outlets.quarantine(invalid, batch_id)
-        self._memories.save(batch_id, memory)
+        self._outlets.signals(judged.changes, batch_id)
+        self._outlets.quarantine(judged.invalid, batch_id)
+
+    def _save_version(
+        self, rows: list[Row], batch_id: int, now_ms: int, read: Mapping[str, int], files: LostFiles | None
+    ) -> None:
+        """Write the batch's entry of the ledger, with the losses so far."""
         before = self._ledger.before(batch_id)
         shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
         lost = self._lost(batch_id, read, files, before.lost if before is not None else {})
-        self._ledger.save(
-            Version(
-                batch_id=batch_id,
-                now_ms=now_ms,
-                shards=shards,
-                lost=lost,
-                spool=self._spool.last if self._spool is not None else -1,
-            )
-        )
-        self._pruner.published(batch_id, {row["shard"]: row["state_files"] for row in rows})
+        spool = self._spool.last if self._spool is not None else -1
+        self._ledger.save(Version(batch_id=batch_id, now_ms=now_ms, shards=shards, lost=lost, spool=spool))
 
     def _lost(self, batch_id: int, read: Mapping[str, int], files: LostFiles | None, before: Mapping[str, int]) -> dict[str, int]:
         """Return the total losses by `topic/partition` and files by `LOST_FILES`, including this batch; 0 where none was lost."""
