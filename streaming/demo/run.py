@@ -24,6 +24,9 @@ HOST = "127.0.0.1"
 # Shorter than in production, so that everything shows within a minute.
 THRESHOLDS = {"group_stuck_min_s": 15, "group_stuck_visibility_factor": 0, "slow_hold_min_s": 15}
 
+NOISY = ("werkzeug", "botocore", "queuewatch.client", "sources")
+"""Loggers of harmless errors, which are hidden: the stand-in does not implement every call, and stops before its last clients."""
+
 
 def demo_config(folder: Path, port: int) -> Config:
     """Return the configuration of the job: files in `folder`, results on `port`."""
@@ -46,8 +49,7 @@ def open_shop(folder: Path) -> Iterator[Shop]:
     """
     from moto.server import ThreadedMotoServer
 
-    # The stand-in does not implement every call, and stops before its last clients: hide these harmless errors.
-    for noisy in ("werkzeug", "botocore", "queuewatch.client", "sources"):
+    for noisy in NOISY:
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     spool = f"spool:{folder / 'spool'}"
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -68,10 +70,13 @@ def open_shop(folder: Path) -> Iterator[Shop]:
         config = SqsCollectorConfig(endpoint_url=endpoint, interval_s=2, discovery_interval_s=30)
         poll = threading.Thread(target=run_collector, args=("sqs", config, spool, stop), name="demo-collector", daemon=True)
         poll.start()
-        yield shop
-        shop.stop()
+        try:
+            yield shop
+        finally:
+            stop.set()
+            shop.stop()
+            poll.join(timeout=5)
     finally:
-        stop.set()
         flush(2)
         server.stop()
         for name, value in before.items():
