@@ -80,18 +80,31 @@ def _declared(reader: pa.ipc.MessageReader) -> Iterator[Declared]:
                 raise ValueError(f"its metadata is damaged: {error}") from None
 
 
-_DICTIONARY_BATCH: Final = 2  # of the union MessageHeader in Message.fbs; 3 is RecordBatch
+# Of the union MessageHeader in Message.fbs.
+SCHEMA: Final = 1
+DICTIONARY_BATCH: Final = 2
+RECORD_BATCH: Final = 3
 
 # Field numbers in Message.fbs.
-_MESSAGE_HEADER_TYPE, _MESSAGE_HEADER = 1, 2
+_MESSAGE_HEADER_TYPE, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 1, 2, 3
 _DICTIONARY_DATA = 1
 _BATCH_LENGTH, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 2, 3
+
+
+def message_kind_and_body(metadata: bytes) -> tuple[int, int]:
+    """Return what a message is, such as `RECORD_BATCH`, and the length of its body. Raises `ValueError` when it is damaged."""
+    data = memoryview(metadata)
+    try:
+        root = _Table(data, _unsigned(data, 0))
+        return root.byte(_MESSAGE_HEADER_TYPE), _not_negative(root.integer(_MESSAGE_BODY_LENGTH))
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"its metadata is damaged: {error}") from None
 
 
 def _of_batch(metadata: memoryview, body: memoryview) -> Declared:
     root = _Table(metadata, _unsigned(metadata, 0))
     batch = root.table(_MESSAGE_HEADER)
-    if root.byte(_MESSAGE_HEADER_TYPE) == _DICTIONARY_BATCH:
+    if root.byte(_MESSAGE_HEADER_TYPE) == DICTIONARY_BATCH:
         batch = batch.table(_DICTIONARY_DATA)
     buffers = batch.buffers(_BATCH_BUFFERS)
     lengths = buffers[1::2]

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from sources.wire.arrow import STREAM_MARK
+from sources.wire.event_json import GZIP
 from streaming.replay.errors import ReplayError
 
 STANDARD_INPUT: Final = "-"
 FORMS: Final = "NDJSON, JSON or Arrow IPC, plain or gzip"
 
-_GZIP: Final = b"\x1f\x8b"
 _PACKED: Final = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
     b"BZh": ("bzip2", "bzip2 -dc"),
@@ -22,7 +23,6 @@ _PACKED: Final = {
     b"PK\x03\x04": ("a zip archive", "unzip -p"),
 }
 _ARROW_FILE: Final = b"ARROW1"
-_ARROW_STREAM: Final = b"\xff\xff\xff\xff"
 
 
 def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:  # noqa: PLW0108 -- looked up when called
@@ -31,7 +31,7 @@ def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buff
         content = stdin() if str(path) == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror or error}: give a file of recorded events") from error
-    if content.startswith(_GZIP):
+    if content.startswith(GZIP):
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
@@ -49,7 +49,7 @@ def name_of(path: Path) -> str:
 
 def refuse_binary(path: Path, content: bytes) -> None:
     """Raise `ReplayError` if the content is neither text nor an Arrow stream. Call it only if nothing could be decoded."""
-    if content.startswith(_ARROW_STREAM):
+    if content.startswith(STREAM_MARK):
         return
     if content.startswith(_ARROW_FILE):
         raise ReplayError(f"{name_of(path)} is an Arrow file; write it as an Arrow IPC stream")

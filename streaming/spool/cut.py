@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final, Literal, NamedTuple
 
 from sources.wire.arrow import STREAM_MARK
+from sources.wire.arrow_sizes import DICTIONARY_BATCH, RECORD_BATCH, SCHEMA, message_kind_and_body
 from sources.wire.event_json import BYTE_ORDER_MARK
 from streaming.spool.pieces import Piece, Refusal
 
@@ -26,7 +27,6 @@ ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _HEAD: Final = 64 << 10
 _LOOK: Final = 64 << 10
 _LONGEST_METADATA: Final = 16 << 20
-_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
 
 Kind = Literal["lines", "whole", "arrow"]
 
@@ -108,7 +108,7 @@ def _arrow(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
     """Group record batches up to the size of a piece, each piece preceded by the schema and the dictionaries."""
     prefix = start = end = 0
     for message in _messages(file, size):
-        if message.kind != _RECORDS:
+        if message.kind != RECORD_BATCH:
             if end:
                 break
             prefix = message.end
@@ -148,26 +148,11 @@ def _messages(file: BinaryIO, size: int) -> Iterator[_Message]:
             return
         metadata = file.read(length)
         try:
-            kind, body = _kind_and_body(metadata)
-        except struct.error:
+            kind, body = message_kind_and_body(metadata)
+        except ValueError:
             return
         end = at + 8 + length + body
-        if kind not in (_SCHEMA, _DICTIONARY, _RECORDS) or body < 0 or end > size:
+        if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH) or end > size:
             return
         yield _Message(kind, at, end)
         at = end
-
-
-def _kind_and_body(metadata: bytes) -> tuple[int, int]:
-    """Return the kind of a message and the length of its body, from its flatbuffer (`Message` of Arrow's format)."""
-    (root,) = struct.unpack_from("<I", metadata, 0)
-    (back,) = struct.unpack_from("<i", metadata, root)
-    table = root - back
-    (length,) = struct.unpack_from("<H", metadata, table)
-
-    def field(number: int, form: str) -> int:
-        slot = 4 + 2 * number
-        offset = struct.unpack_from("<H", metadata, table + slot)[0] if slot + 2 <= length else 0
-        return int(struct.unpack_from(form, metadata, root + offset)[0]) if offset else 0
-
-    return field(1, "<B"), field(3, "<q")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import textwrap
@@ -264,3 +265,38 @@ def test_decoded_counts_refusals() -> None:
     """Without refusals the count is empty."""
     decoded: Decoded = decode_records([NEIGHBOUR])
     assert not decoded.refused
+
+
+def test_messages_are_what_arrow_says_they_are() -> None:
+    """Kind and length of the body are read from the metadata alone."""
+    names = pa.array(["a", "b", "a"]).dictionary_encode()
+    messages = list(pa.ipc.MessageReader.open_stream(stream(pa.RecordBatch.from_arrays([names], names=["queue"]))))
+    kinds = {"schema": arrow_sizes.SCHEMA, "dictionary": arrow_sizes.DICTIONARY_BATCH, "record batch": arrow_sizes.RECORD_BATCH}
+    assert [message.type for message in messages] == list(kinds)
+    for message in messages:
+        read = arrow_sizes.message_kind_and_body(message.metadata.to_pybytes())
+        assert read == (kinds[message.type], len(message.body or b""))
+
+
+def metadata(*, back: int, kind: int = 1, body: int = 0, fields_at: int = 28) -> bytes:
+    """Return the metadata of a message: its table is at 8, and the positions of its fields `back` bytes before that."""
+    made = bytearray(40)
+    struct.pack_into("<I4xiB3xq", made, 0, 8, back, kind, body)
+    struct.pack_into("<6H", made, fields_at, 12, 16, 0, 4, 0, 8)
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(metadata(back=20), id="fields before the beginning, which would be read from the end"),
+        pytest.param(metadata(back=-20, body=-8), id="a body of negative length"),
+        pytest.param(metadata(back=-200), id="fields after the end"),
+    ],
+)
+def test_the_damaged_metadata_of_a_message_is_refused(damaged: bytes) -> None:
+    """It is never read from another place than it names."""
+    assert arrow_sizes.message_kind_and_body(metadata(back=-20, body=24)) == (arrow_sizes.SCHEMA, 24)
+    with pytest.raises(ValueError, match="its metadata is damaged"):
+        arrow_sizes.message_kind_and_body(damaged)
