@@ -26,12 +26,14 @@ from queuewatch.environment import TO_VARIABLE, is_disabled
 from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.sharing import Limits, SharedSender, acquire, release
 from queuewatch.transports import Transport
-from queuewatch.transports.http import NoRedirect
+from queuewatch.transports.http import opener
 from queuewatch.transports.secrets import shown
 
 TOKEN_VARIABLE: Final = "CLOUDFLARE_API_TOKEN"
 _BASE: Final = "https://api.cloudflare.com/client/v4"
 _LONGEST_DELAY_S: Final = 86_400
+_MAX_RESPONSE_BYTES: Final = 32_000_000
+"""A pull returns at most 100 messages of 128 kB each, encoded as base64."""
 
 
 class PullError(Exception):
@@ -96,6 +98,7 @@ class PullConsumer:
 
         Raises `ValueError` for an invalid `to`; an invalid QUEUEWATCH_TO is logged, and nothing is reported. Consumers with the
         same destination share one sender, as watched clients do; it is also flushed before SIGTERM ends the process.
+        `timeout_s` limits each of connecting, sending a request, and receiving its whole response.
         """
         self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
         self._account_id = account_id
@@ -108,7 +111,7 @@ class PullConsumer:
         self._retry_delay_s = retry_delay_s
         self._timeout_s = timeout_s
         self._clock_ms = clock_ms
-        self._opener = urllib.request.build_opener(NoRedirect())
+        self._opener = opener()
         self._shared = _shared_sender(to)
         self.unknown = 0
         """Number of settlements that the API did not attribute to a message; they are not reported."""
@@ -225,7 +228,7 @@ class PullConsumer:
         )
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
-                found = json.loads(answer.read())
+                found = json.loads(answer.read(_MAX_RESPONSE_BYTES))
         except urllib.error.HTTPError as error:
             with error:
                 said = _said(_body_of(error)) or _redirect(error)
@@ -273,7 +276,7 @@ def _message(entry: Mapping[str, Any], leased_until: int) -> Message:
 def _body_of(error: urllib.error.HTTPError) -> bytes:
     """Return the body of an error response, empty if the connection ends within it."""
     try:
-        return error.read()
+        return error.read(_MAX_RESPONSE_BYTES)
     except (OSError, http.client.HTTPException):
         return b""
 

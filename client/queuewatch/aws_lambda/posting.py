@@ -16,10 +16,14 @@ from urllib.parse import urlsplit
 
 from queuewatch.places import region_of_url
 from queuewatch.transports import SendError, Transport, open_transport
+from queuewatch.transports.deadline import HttpConnection, HttpsConnection
 from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, post_headers
 
 _TIMEOUT_S: Final = 2.0
 """Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
+
+_MAX_ANSWER_BYTES: Final = 65_536
+"""Both destinations answer with less; of another's body, only the start is read."""
 
 _DOMAINS: Final = {
     "cn-": "amazonaws.com.cn",
@@ -51,7 +55,7 @@ class _Connection:
         self.path = parts.path or "/"
         self._target = f"{self.path}?{parts.query}" if parts.query else self.path
         self.netloc = parts.netloc
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind = HttpsConnection if parts.scheme == "https" else HttpConnection
         self._make: Callable[[], http.client.HTTPConnection] = functools.partial(
             kind, parts.hostname or "", parts.port, timeout=_TIMEOUT_S
         )
@@ -76,8 +80,13 @@ class _Connection:
                 self._open.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.request("POST", self._target, body=payload, headers=headers)
             answer = self._open.getresponse()
-            body = answer.read()
-            if answer.will_close:
+            try:
+                body = answer.read(_MAX_ANSWER_BYTES)
+                # The unread rest of a long body would precede the next answer.
+                kept = answer.isclosed() and not answer.will_close
+            except (OSError, http.client.HTTPException):
+                body, kept = b"", False  # the status has already said what happened to the events
+            if not kept:
                 self.close()
             return answer.status, body
         except BaseException:
@@ -167,7 +176,10 @@ class QueuePoster(_Poster):
         )
         status, body = self._post(payload, headers)
         if status == 200:
-            answer: dict[str, Any] = json.loads(body)
+            try:
+                answer: dict[str, Any] = json.loads(body)
+            except ValueError as error:
+                raise SendError(f"{self.name}: the answer to {action} is no JSON", retry=True) from error
             return answer
         code = _error_code(body)
         too_large = code in ("InvalidParameterValue", "MessageTooLong", "InvalidMessageContents")

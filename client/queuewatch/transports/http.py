@@ -9,6 +9,7 @@ import urllib.request
 from urllib.parse import urljoin
 
 from queuewatch.transports.base import SendError, Transport
+from queuewatch.transports.deadline import HttpHandler, HttpsHandler
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
 from queuewatch.transports.urls import check_port, split_url
 
@@ -35,13 +36,13 @@ class HttpTransport(Transport):
         self.name = shown(self.url)
         self.max_bytes = max_bytes
         self._timeout_s = timeout_s
-        self._opener = urllib.request.build_opener(NoRedirect())
+        self._opener = opener()
 
     def send(self, payload: bytes) -> None:
         request = urllib.request.Request(self.url, data=payload, headers=post_headers(), method="POST")  # noqa: S310 -- http(s) only, checked above
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
-                answer.read()
+                _start_of(answer)
         except urllib.error.HTTPError as error:
             with error:
                 raise _refused(self.name, error) from error
@@ -61,7 +62,12 @@ def post_headers() -> dict[str, str]:
     return headers
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
+def opener() -> urllib.request.OpenerDirector:
+    """Return what opens URLs without following redirects; a response must arrive completely within the timeout."""
+    return urllib.request.build_opener(_NoRedirect(), HttpHandler(), HttpsHandler())
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuse redirects: a redirected POST would become a GET without its body, and take the token to another server."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
@@ -74,7 +80,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     if 300 <= error.code < 400 and location:
         hint = f"; use {shown(urljoin(name, location))}"
     return SendError(
-        f"{name} answered {error.code} {error.reason}{explained(_body_of(error))}{hint}",
+        f"{name} answered {error.code} {error.reason}{explained(_start_of(error.fp))}{hint}",
         retry=error.code not in NEVER_RETRIED,
         too_large=error.code == 413,
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
@@ -91,10 +97,10 @@ def explained(body: bytes) -> str:
     return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
 
 
-def _body_of(error: urllib.error.HTTPError) -> bytes:
-    answer: object = error.fp
+def _start_of(answer: object) -> bytes:
+    """Return the start of a body, empty if it cannot be read: the status has already said what happened to the events."""
     try:
-        # One read: whoever answers slowly must not hold the sender for longer than the timeout.
+        # One read: more than this is not needed, however long the body is.
         return answer.read1(_MAX_ANSWER_BYTES) if isinstance(answer, http.client.HTTPResponse) else b""
     except (OSError, http.client.HTTPException):
         return b""
