@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import ClassVar, Final, NamedTuple, Self
 
 from queuewatch.clock import now_ms
@@ -22,6 +23,7 @@ from sources.cloudflare.settings import Consumer
 from sources.cloudflare.watched import Job, Watched, WatchList, backoff_s
 from sources.cloudflare.wrangler import WranglerError
 from sources.collect.base import CollectorRefused
+from sources.collect.supervise import supervise
 from sources.events import Emit, Event
 
 log = logging.getLogger(__name__)
@@ -86,14 +88,16 @@ class CloudflareCollector:
         logging.getLogger("httpx").setLevel(logging.WARNING)
         with ExitStack() as stack:
             api = stack.enter_context(self.open_api())
+            emit = _one_at_a_time(emit)
+            parts: list[Callable[[threading.Event], None]] = [partial(self._watch, api, emit)]
             if self._config.drain is not None:
-                emit = _one_at_a_time(emit)
                 drain = TelemetryDrain(self._config.drain, stack.enter_context(self._open(None)), self._drained_queue_id)
-                thread = threading.Thread(target=drain.run, args=(emit, stop), name="cloudflare-drain", daemon=True)
-                thread.start()
-                stack.callback(thread.join, self._config.timeout_s)
-            while not stop.is_set():
-                stop.wait(min(self.step(api, emit), IDLE_S))
+                parts.append(partial(drain.run, emit))
+            supervise(self.kind, parts, stop)
+
+    def _watch(self, api: CloudflareApi, emit: Emit, stop: threading.Event) -> None:
+        while not stop.is_set():
+            stop.wait(min(self.step(api, emit), IDLE_S))
 
     def open_api(self) -> CloudflareApi:
         """Open the account's API, within the collector's request budget."""

@@ -14,12 +14,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, region_of_url
 from sources.collect.base import CollectorRefused
+from sources.collect.supervise import supervise
 from sources.events import Emit, heartbeat
 from sources.sqs.account import AccountReader, Problem
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig
-from sources.sqs.supervise import supervise
 from sources.sqs.telemetry import SqsTelemetryCollector
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SqsCollector:
                 drain.run(emit, stop)
 
             parts.append(drain_once_checked)
-        supervise(parts, stop)
+        supervise(self.kind, parts, stop)
 
 
 def _telemetry_client(config: SqsCollectorConfig, clients: Sequence[SQSClient]) -> SQSClient:

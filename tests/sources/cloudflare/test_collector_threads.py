@@ -6,6 +6,8 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
+
 from sources.cloudflare.collector import CloudflareCollector
 from sources.collect import run_collector
 from sources.events import Event
@@ -37,6 +39,20 @@ def test_telemetry_in_a_queue_is_drained_too(stub: Stub) -> None:
     deleted = [e["message_id"] for e in events if e["type"] == "deleted"]
     assert sorted(deleted) == sorted(f"m{i}" for i in range(250))
     assert not [e for e in events if e["type"] == "sent" and e["queue"] == "telemetry"]
+
+
+def test_a_failed_collector_leaves_no_thread(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner starts another one, beside which its drain would work with a closed client for ever."""
+
+    def failing(*_: object) -> float:
+        raise KeyError("an answer without result")
+
+    monkeypatch.setattr(CloudflareCollector, "step", failing)
+    before = set(threading.enumerate())
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            CloudflareCollector(quick(stub, drain={"queue": "telemetry"})).run(lambda _: None, threading.Event())
+    assert [thread.name for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_the_runner_writes_events_to_a_spool(stub: Stub, tmp_path: Path) -> None:

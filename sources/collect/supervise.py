@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 
-def supervise(parts: Sequence[Callable[[threading.Event], None]], stop: threading.Event) -> None:
-    """Run each part in its own thread with a shared stop event, until all have returned.
+def supervise(kind: str, parts: Sequence[Callable[[threading.Event], None]], stop: threading.Event) -> None:
+    """Run each part in its own thread with a shared stop event, until all have returned. `kind` is the collector's.
 
     The event is set when `stop` is, and when a part raises; the first exception is raised here.
     """
@@ -22,7 +22,7 @@ def supervise(parts: Sequence[Callable[[threading.Event], None]], stop: threadin
             failed.append(error)
             ended.second.set()
 
-    threads = [threading.Thread(target=guarded, args=(part,), name="queuewatch-sqs", daemon=True) for part in parts]
+    threads = [threading.Thread(target=guarded, args=(part,), name=f"queuewatch-{kind}", daemon=True) for part in parts]
     for thread in threads:
         thread.start()
     for thread in threads:
