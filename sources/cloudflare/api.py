@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from sources.cloudflare.settings import Consumer
 
 PER_PAGE: Final = 100
 MAX_ANSWER_BYTES: Final = 16_000_000
+COMPLETE_WITHIN_S: Final = 60.0
+"""The timeout is for each read; an answer that trickles in must not hold the collector."""
 _NOT_HERE: Final = frozenset({404, 405, 410})
 
 
@@ -99,10 +102,11 @@ class CloudflareApi:
     ) -> Any:
         headers = {"authorization": f"Bearer {self._bearer(what)}", "accept": "application/json"}
         request = self._client.build_request(method, self._account + path, params=query, json=body, headers=headers)
+        end_s = time.monotonic() + COMPLETE_WITHIN_S
         try:
             response = self._client.send(request, stream=True)
             try:
-                content = _read(what, response)
+                content = _read(what, response, end_s)
             finally:
                 response.close()
         except httpx.HTTPError as error:
@@ -123,12 +127,14 @@ class CloudflareApi:
         return token
 
 
-def _read(what: str, response: httpx.Response) -> bytes:
+def _read(what: str, response: httpx.Response, end_s: float) -> bytes:
     content = bytearray()
     for chunk in response.iter_bytes():
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
             raise BadAnswer(what, f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        if time.monotonic() > end_s:
+            raise Unavailable(what, f"the answer is not complete after {COMPLETE_WITHIN_S:g} s")
     return bytes(content)
 
 

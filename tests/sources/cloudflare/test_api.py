@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
+import sources.cloudflare.api as api_module
 from sources.cloudflare.answers import Backlog, ListedQueue
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
@@ -270,6 +273,30 @@ def test_a_slow_answer_times_out(stub: Stub) -> None:
     stub.faults["/metrics"].append(waiting)
     with client(stub, timeout_s=0.2) as api, pytest.raises(Unavailable, match="no answer"):
         api.backlog(queue.id)
+
+
+def test_an_answer_that_trickles_in_times_out(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its bytes comes within the timeout of a read."""
+    monkeypatch.setattr(api_module, "COMPLETE_WITHIN_S", 0.2)
+    queue = stub.add("orders")
+    hung_up = threading.Event()
+
+    def trickling(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("content-length", "1500")
+        handler.end_headers()
+        try:
+            for _ in range(1500):
+                handler.wfile.write(b" ")
+                time.sleep(0.02)  # not waited for: this is the API's pace
+        except ConnectionError:
+            hung_up.set()
+            handler.close_connection = True
+
+    stub.faults["/metrics"].append(trickling)
+    with client(stub) as api, pytest.raises(Unavailable, match=r"not complete after 0\.2 s"):
+        api.backlog(queue.id)
+    assert hung_up.wait(30)
 
 
 @pytest.mark.parametrize("token", ["ab 12", "ab12\n", "“ab12”"])
