@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.core.events.attributes import read_attributes
 from streaming.core.settings import QueueName
 
 MOST_EVENTS = 200
@@ -140,8 +140,8 @@ def _timeouts(events: pa.Table, of: QueueName, queue: str) -> list[tuple[int, in
     found = []
     for row in events.filter(pc.fill_null(chosen, False)).select(["system", "scope", "at", "attributes"]).to_pylist():
         if (row["system"] or "", row["scope"] or "") == of[:2]:
-            timeout_s = json.loads(row["attributes"] or "{}").get("visibility_timeout_s")
-            if isinstance(timeout_s, int | float):
+            timeout_s = read_attributes(row["attributes"]).get("visibility_timeout_s")
+            if timeout_s is not None:
                 found.append((row["at"], round(timeout_s * 1000)))
     return sorted(found)
 

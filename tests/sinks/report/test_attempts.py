@@ -45,6 +45,16 @@ CASES = [
         [about_m("received", 1), ev("queue_state", 20, attributes={"visibility_timeout_s": 5}), about_m("received", 60)],
         [(1, 31, "window ended"), (60, 65, "window ended")],
     ),
+    (
+        "a timeout as text of digits, as SQS answers",
+        [about_m("received", 1), ev("queue_state", 20, attributes={"visibility_timeout_s": "5"}), about_m("received", 60)],
+        [(1, 31, "window ended"), (60, 65, "window ended")],
+    ),
+    (
+        "a timeout that the judge ignores",
+        [about_m("received", 1), ev("queue_state", 20, attributes={"visibility_timeout_s": -5}), about_m("received", 60)],
+        [(1, 31, "window ended"), (60, 90, "window ended")],
+    ),
     ("never received", [about_m("sent", 1)], []),
 ]
 
