@@ -29,6 +29,8 @@ class Credentials:
     username: str | None = None
     password: str | None = None
     token: str | None = None
+    fix: str = "send those of http.auth, or for /metrics those of http.metrics_auth"
+    """What a refusal tells to do."""
 
     @property
     def needed(self) -> bool:
@@ -49,7 +51,7 @@ class Credentials:
             401,
             "unauthorized",
             "these are not the credentials" if given else "credentials are needed",
-            "send those of http.auth, or for /metrics those of http.metrics_auth",
+            self.fix,
             headers={"WWW-Authenticate": ", ".join(self._challenges(scheme, given))},
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import zlib
 from collections import Counter
@@ -15,6 +14,7 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from sinks.http.access import Credentials
 from sinks.http.budget import ByteBudget, OverBudgetError, Share
 from sinks.http.errors import ApiError
 from sinks.http.responses import json_response
@@ -23,7 +23,7 @@ from sinks.http.staging import BodyKind, StageFullError, StageUnavailableError
 from sinks.prometheus import Family
 from sources.wire import Decoded
 from sources.wire.arrow import STREAM_MARK
-from sources.wire.event_json import BYTE_ORDER_MARK
+from sources.wire.event_json import BYTE_ORDER_MARK, GZIP
 
 CONTENT_TYPES = frozenset(
     {
@@ -39,7 +39,7 @@ CONTENT_TYPES = frozenset(
 _MAX_MEMBERS = 64
 """Maximum members of a gzip body, because each costs a copy of the rest."""
 _INFLATED_AT_ONCE = 1 << 20
-_GZIP_MARK = b"\x1f\x8b"
+_TOKEN_FIX = "send `Authorization: Bearer TOKEN` with the token of http.ingest.token_file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Ingest:
 
     def __init__(self, settings: IngestSettings | None) -> None:
         self._settings = settings
+        self._credentials = Credentials(token=settings.token if settings is not None else None, fix=_TOKEN_FIX)
         self._budget = ByteBudget(settings.max_bytes_at_once if settings is not None else 0)
         self._in_work = 0
         self._threads: anyio.CapacityLimiter | None = None
@@ -90,7 +91,7 @@ class Ingest:
             raise ApiError(
                 404, "ingest_off", "this service takes no events", "set http.ingest.enabled: true and source.spool.folder"
             )
-        _authorize(request, settings)
+        self._credentials.check(request.headers.get("authorization", ""))
         _check_headers(request, settings)
         if self._in_work >= settings.max_concurrent:
             raise _busy(f"{settings.max_concurrent} bodies are being processed")
@@ -114,21 +115,6 @@ class Ingest:
             answer["reasons"] = refused
             answer["first_invalid"] = _described(taken.decoded)
         return json_response(answer, status=202)
-
-
-def _authorize(request: Request, settings: IngestSettings) -> None:
-    if settings.token is None:
-        return
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    right = hmac.compare_digest(given.strip().encode(), settings.token.encode())
-    if scheme.lower() != "bearer" or not right:
-        raise ApiError(
-            401,
-            "unauthorized",
-            "a bearer token is needed" if not given else "this is not the token",
-            "send `Authorization: Bearer TOKEN` with the token of http.ingest.token_file",
-            headers={"WWW-Authenticate": 'Bearer realm="queuewatch"'},
-        )
 
 
 def _check_headers(request: Request, settings: IngestSettings) -> None:
@@ -175,7 +161,7 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
     """Decompress, parse and stage one body. Runs in a thread."""
     if gzipped:
         body = _inflated(body, settings, held)
-    elif body.startswith(_GZIP_MARK):
+    elif body.startswith(GZIP):
         raise ApiError(415, "content_encoding", "the body is gzip, and no header says so", "send Content-Encoding: gzip")
     if not body.strip():
         raise ApiError(400, "empty", "the body is empty", "send at least one event")
@@ -245,7 +231,7 @@ def as_lines(body: bytes) -> bytes:
 def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:
     """Return the content of all gzip members, never more than allowed, whatever size the body claims."""
     # A gzip body was cut off or damaged on its way; one that begins otherwise was never compressed.
-    fix = "send it again" if body.startswith(_GZIP_MARK) else "compress the body, or leave out Content-Encoding"
+    fix = "send it again" if body.startswith(GZIP) else "compress the body, or leave out Content-Encoding"
     left = settings.max_inflated_bytes
     parts: list[bytes] = []
     members = 0

@@ -105,26 +105,30 @@ def test_a_slash_at_the_end_of_the_path_makes_no_difference(start: StartService,
 
 
 @pytest.mark.parametrize(
-    ("authorization", "status"),
+    ("authorization", "challenge"),
     [
-        (None, 401),
-        ("Bearer wrong", 401),
-        ("Basic s3cret", 401),
-        ("Bearer s3cret-and-more", 401),
-        ("Bearer schlüssel".encode(), 401),
-        ("Bearer s3cret", 202),
-        ("bearer s3cret", 202),
+        (None, 'Bearer realm="queuewatch"'),
+        ("Bearer", 'Bearer realm="queuewatch"'),
+        ("Bearer wrong", 'Bearer realm="queuewatch", error="invalid_token"'),
+        ("Basic s3cret", 'Bearer realm="queuewatch"'),
+        ("Bearer s3cret-and-more", 'Bearer realm="queuewatch", error="invalid_token"'),
+        ("Bearer schlüssel".encode(), 'Bearer realm="queuewatch", error="invalid_token"'),
+        ("Bearer s3cret", None),
+        ("bearer s3cret", None),
     ],
 )
-def test_the_token_is_required_if_one_is_configured(start: StartService, spool: Path, authorization: Any, status: int) -> None:
+def test_the_token_is_required_if_one_is_configured(
+    start: StartService, spool: Path, authorization: Any, challenge: str | None
+) -> None:
     """Without the token the body is not processed, and the response does not contain the right token."""
     service = serve_ingest(start, spool, token="s3cret")
     headers = NDJSON_TYPE | ({"Authorization": authorization} if authorization else {})
     answer = post(service, NDJSON, headers)
-    assert answer.status_code == status
-    if status == 401:
-        refused(answer, 401, "unauthorized")
-        assert answer.headers["www-authenticate"] == 'Bearer realm="queuewatch"'
+    if challenge is None:
+        assert answer.status_code == 202
+    else:
+        assert "http.ingest.token_file" in refused(answer, 401, "unauthorized")["fix"]
+        assert answer.headers["www-authenticate"] == challenge
         assert "s3cret" not in answer.text
         assert spooled(spool) == []
 
