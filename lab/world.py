@@ -30,6 +30,7 @@ class World:
         self.reports: list[Report] = []
         self.labels: list[Label] = []
         self.consumers: list[Consumer] = []
+        self.queues: list[SqsQueue] = []
         dead_letter_retention_s = settings.pop("dead_letter_retention_s", 1_209_600)
         suffix = ".fifo" if kind == "fifo" else ""
         chosen = QueueSettings(f"orders{suffix}", max_receive_count=4, dead_letter_queue=f"orders-dlq{suffix}")
@@ -43,7 +44,7 @@ class World:
         """Add a queue."""
         make = FifoQueue if settings.fifo else StandardQueue
         queue = make(self.sim, settings, self.history, dead_letters)
-        self.queues = [*getattr(self, "queues", []), queue]
+        self.queues.append(queue)
         return queue
 
     def produce(self, rate: Rate, peak_per_s: float, *, name: str = "shop-1", mark: Mark | None = None) -> Producer:

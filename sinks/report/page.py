@@ -94,11 +94,11 @@ Anchors = dict[tuple[QueueName, str], str]
 
 
 def _signals(spans: Sequence[Span], anchors: Anchors) -> Iterator[str]:
-    announced = [s for s in spans if s.finding.folded is None]
+    unfolded = [s for s in spans if s.finding.folded is None]
     explained = [s for s in spans if s.finding.folded is not None]
     by_message = {message_id: anchor for (_, message_id), anchor in anchors.items()}
-    if announced:
-        yield from _signal_table(announced, by_message, MOST_SIGNALS)
+    if unfolded:
+        yield from _signal_table(unfolded, by_message, MOST_SIGNALS)
     else:
         yield "<p>No signal fired.</p>\n"
     if explained:
