@@ -1,6 +1,6 @@
 /* Cuts lines of flat JSON into columns: one pass over the bytes, nothing allocated, nothing guessed.
  *
- * A line is read when it is one object of keys with texts, whole numbers and truths, every known key at most once
+ * A line is read when it is one object of keys with strings, integers and booleans, every known key at most once
  * and with a value of its kind. Anything else (escapes, control characters, nested values, nulls, fractions, signs,
  * numbers of more than 16 digits, text around the object) leaves the line unread: other code looks at it.
  * The caller has made sure that the lines are UTF-8, and that every array is as long as is said here.
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum kind { TEXT = 0, NUMBER = 1, TRUTH = 2, OTHER = 3 };
+enum kind { STRING = 0, INTEGER = 1, BOOLEAN = 2, OTHER = 3 };
 
 /* Raised with every change of what the functions take or give, here and in scan.py: a library of another version is
  * not called. */
@@ -45,7 +45,7 @@ static int has_special(uint64_t word) {
     return (((quote - ONES) & ~quote) | ((backslash - ONES) & ~backslash) | ((word - ONES * 0x20) & ~word)) & HIGHS ? 1 : 0;
 }
 
-/* Where the text that begins at p ends, at a byte that no text contains as it is; `stop` at the latest. */
+/* Where the string that begins at p ends, at a byte that no string contains as it is; `stop` at the latest. */
 static const uint8_t *end_of_text(const uint8_t *p, const uint8_t *stop) {
     while (stop - p >= 8 && !has_special(word_at(p))) p += 8;
     while (p < stop && *p != '"' && *p != '\\' && *p >= 0x20) p++;
@@ -71,8 +71,8 @@ static int64_t find_key(const struct keys *keys, const uint8_t *p, int64_t lengt
     return UNKNOWN;
 }
 
-/* What stands after a colon. `end` is NULL when it is none of the three kinds; `number` is the number, the truth, or the
- * bytes of the text that begins at `text`. */
+/* What stands after a colon. `end` is NULL when it is none of the three kinds; `number` is the integer, the boolean
+ * (0 or 1), or the bytes of the string that begins at `text`. */
 struct value {
     enum kind kind;
     const uint8_t *end;
@@ -86,7 +86,7 @@ static struct value read_value(const uint8_t *p, const uint8_t *stop) {
     if (*p == '"') {
         const uint8_t *end = end_of_text(p + 1, stop);
         if (end == stop || *end != '"') return value;
-        value.kind = TEXT;
+        value.kind = STRING;
         value.text = p + 1;
         value.number = end - value.text;
         value.end = end + 1;
@@ -94,14 +94,14 @@ static struct value read_value(const uint8_t *p, const uint8_t *stop) {
         const uint8_t *first = p;
         while (p < stop && *p >= '0' && *p <= '9' && p - first <= MOST_DIGITS) value.number = value.number * 10 + (*p++ - '0');
         if (p - first > MOST_DIGITS || (*first == '0' && p - first > 1)) return value;
-        value.kind = NUMBER;
+        value.kind = INTEGER;
         value.end = p;
     } else if (stop - p >= 4 && memcmp(p, "true", 4) == 0) {
-        value.kind = TRUTH;
+        value.kind = BOOLEAN;
         value.number = 1;
         value.end = p + 4;
     } else if (stop - p >= 5 && memcmp(p, "false", 5) == 0) {
-        value.kind = TRUTH;
+        value.kind = BOOLEAN;
         value.end = p + 5;
     }
     return value;
@@ -137,11 +137,11 @@ static uint32_t scan_line(const struct keys *keys, int64_t *next, const uint8_t 
         if (key != UNKNOWN) {
             const uint32_t bit = (uint32_t)1 << key;
             if (found & bit || value.kind != keys->kinds[key]) return 0;
-            if (value.kind == NUMBER && value.number > keys->most[key]) return 0;
+            if (value.kind == INTEGER && value.number > keys->most[key]) return 0;
             found |= bit;
             previous = key;
-            values[key * stride] = value.kind == TEXT ? value.text - data : value.number;
-            lengths[key * stride] = value.kind == TEXT ? (int32_t)value.number : 0;
+            values[key * stride] = value.kind == STRING ? value.text - data : value.number;
+            lengths[key * stride] = value.kind == STRING ? (int32_t)value.number : 0;
         }
         if (p == stop) return 0;
         if (*p == '}') return p + 1 == stop ? found : 0;
@@ -152,8 +152,8 @@ static uint32_t scan_line(const struct keys *keys, int64_t *next, const uint8_t 
 /* Reads `lines` lines of `data`, line i from `start[i]` to before `end[i]`; returns how many were read, the rows.
  *
  * read[i] says whether line i is a row. Of row r, present[r] has bit k for each key k it has; at [k * lines + r]
- * `values` gets that key's number, truth (0 or 1) or where its text begins in `data`, and `lengths` the bytes of the
- * text. What belongs to keys a row lacks is undefined. counts[k] is how many rows have key k. */
+ * `values` gets that key's integer, boolean (0 or 1) or where its string begins in `data`, and `lengths` the bytes
+ * of the string. What belongs to keys a row lacks is undefined. counts[k] is how many rows have key k. */
 int64_t scan(const uint8_t *data, int64_t lines, const int64_t *start, const int64_t *end, const uint8_t *key_names,
              const int32_t *key_ends, const uint8_t *key_kinds, const int64_t *key_most, int64_t key_count,
              uint8_t *read, uint32_t *present, int64_t *values, int32_t *lengths, int64_t *counts) {
@@ -170,7 +170,7 @@ int64_t scan(const uint8_t *data, int64_t lines, const int64_t *start, const int
     return row;
 }
 
-/* Copies `count` texts one after another, as Arrow lays them out: text i, which begins at begins[i] in `data`, to
+/* Copies `count` strings one after another, as Arrow lays them out: string i, which begins at begins[i] in `data`, to
  * offsets[i] up to offsets[i + 1]. */
 void copy_texts(const uint8_t *data, int64_t count, const int64_t *begins, const int32_t *offsets, uint8_t *texts) {
     for (int64_t i = 0; i < count; i++) {
@@ -188,8 +188,8 @@ static void sip_round(uint64_t v[4]) {
     v[2] += v[1]; v[1] = rotated(v[1], 17) ^ v[2]; v[2] = rotated(v[2], 32);
 }
 
-/* SipHash-1-3 (Aumasson and Bernstein, 2012), which Python uses for texts, too. Who does not know the key cannot choose
- * texts that all have one hash: each of them would be compared with all before it. */
+/* SipHash-1-3 (Aumasson and Bernstein, 2012), which Python uses for strings, too. Who does not know the key cannot choose
+ * strings that all have one hash: each of them would be compared with all before it. */
 uint64_t hash_of(const uint8_t *p, int32_t length, const uint64_t *key) {
     uint64_t v[4] = {key[0] ^ 0x736F6D6570736575u, key[1] ^ 0x646F72616E646F6Du, key[0] ^ 0x6C7967656E657261u,
                      key[1] ^ 0x7465646279746573u};
@@ -211,7 +211,7 @@ uint64_t hash_of(const uint8_t *p, int32_t length, const uint64_t *key) {
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* Numbers the distinct texts of one key in the order they come: `codes` gets each row's (0 where the row lacks `bit`),
+/* Numbers the distinct strings of one key in the order they come: `codes` gets each row's (0 where the row lacks `bit`),
  * `firsts` the row in which each was met first. Returns how many there are. `slots` are a power of two above twice the
  * rows, `mask` + 1, and hold -1 everywhere. `key` is 16 random bytes. */
 int64_t encode(const uint8_t *data, int64_t rows, const uint32_t *present, uint32_t bit, const int64_t *begins,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sources.wire.lines import Int32s, Ints, Lines, Mask
 from sources.wire.schema import NAME, READ_SCHEMA, no_values
 
-_TEXT, _NUMBER, _TRUTH, _OTHER = range(4)  # as in scan.c
+_STRING, _INTEGER, _BOOLEAN, _OTHER = range(4)  # as in scan.c
 _VERSION: Final = 2  # as in scan.c
 _LONGEST_BUFFER: Final = (1 << 31) - 1
 """Bytes; lengths and Arrow's offsets have 32 bits."""
@@ -52,7 +52,7 @@ def _library() -> ctypes.CDLL | None:
 def _kind_of(field: pa.Field) -> int:
     if field.name == "attributes":
         return _OTHER  # an object, never read here
-    return {pa.int64(): _NUMBER, pa.int32(): _NUMBER, pa.bool_(): _TRUTH}.get(field.type, _TEXT)
+    return {pa.int64(): _INTEGER, pa.int32(): _INTEGER, pa.bool_(): _BOOLEAN}.get(field.type, _STRING)
 
 
 _C: Final = _library()

@@ -11,7 +11,7 @@ enum { KEYS = 6 };
 
 static const char NAMES[] = "vtypeatqueueorderedreceive_count";
 static const int32_t ENDS[KEYS] = {1, 5, 7, 12, 19, 32};
-static const uint8_t KINDS[KEYS] = {NUMBER, TEXT, NUMBER, TEXT, TRUTH, NUMBER};
+static const uint8_t KINDS[KEYS] = {INTEGER, STRING, INTEGER, STRING, BOOLEAN, INTEGER};
 static const int64_t MOST[KEYS] = {9999999999999999, 0, 9999999999999999, 0, 0, 2147483647};
 static const uint64_t KEY[2] = {0x0706050403020100u, 0x0F0E0D0C0B0A0908u};
 
@@ -57,7 +57,7 @@ static int64_t check_block(const uint8_t *data, int64_t size, int64_t *read) {
     const int64_t rows = scan(data, lines, start, end, (const uint8_t *)NAMES, ENDS, KINDS, MOST, KEYS, is_row, present, values,
                               lengths, counts);
     for (int64_t key = 0; key < KEYS; key++)
-        if (KINDS[key] == TEXT && counts[key])
+        if (KINDS[key] == STRING && counts[key])
             check_texts(data, rows, present, (uint32_t)1 << key, values + key * lines, lengths + key * lines);
     *read += rows;
     free(start), free(end), free(is_row), free(present), free(values), free(lengths);
