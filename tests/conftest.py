@@ -31,14 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests that need no broker, browser, Java or node, and are quick")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register `simulation`: such tests wait for nothing, but take seconds to minutes of processor time each.
-
-    Hypothesis' limit on the time of an example is switched off: on a busy machine any example may take longer.
-    """
+def pytest_configure() -> None:
+    """Switch off Hypothesis' limit on the time of an example: on a busy machine any example may take longer."""
     settings.register_profile("any machine", deadline=None)
     settings.load_profile("any machine")
-    config.addinivalue_line("markers", "simulation: simulates minutes or hours of a queue; `--fast` leaves it out")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
