@@ -22,7 +22,7 @@ demo: venv  ## Run the demo on this machine; needs no Java, broker or container.
 test: venv-dev jars classes node sdks  ## Run all tests, with real brokers in containers or as local processes. ARGS="-k name" selects tests.
 	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),.ci/parallel.py)
 
-test-fast: venv-dev  ## The three quarters of the tests that are quick and need no broker, browser, Java or Node.js: two minutes. ARGS="-k name" selects.
+test-fast: venv-dev  ## The three quarters of the tests that are quick and need no broker, browser, Java or Node.js: about two minutes. ARGS="-k name" selects.
 	@QUEUEWATCH_EXAMPLES=$${QUEUEWATCH_EXAMPLES:-15} $(BIN)/python $(if $(ARGS),-m pytest --fast $(ARGS),.ci/parallel.py --fast --durations=5 --durations-min=1.5)
 
 check: lint types imports rules test  ## Lint, types, import contracts, generated files, promtool and all tests; must pass before a change is submitted.
