@@ -51,12 +51,15 @@ def test_the_sender_thread_imports_nothing(kafka: Any, moto_sqs: Any, tmp_path: 
 
 
 _FORK_IN_C = """
-import ctypes, os, sys, time
+import ctypes, os, pathlib, sys, time
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports import open_transport
-sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=0.01)
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=0.01, exit_deadline_s=30)
 sender.offer([{"type": "parent"}])
 assert sender.flush(30)
+folder = pathlib.Path(sys.argv[1].removeprefix("spool:"))
+def is_shown(word):
+    return any(word in path.read_text() for path in folder.glob("*.ndjson"))
 for how in ("flushes", "waits", "only exits"):
     time.sleep(0.5)  # the sender's thread is idle: Python's own lock is not prepared for this fork
     child = ctypes.PyDLL(None).fork()
@@ -64,13 +67,13 @@ for how in ("flushes", "waits", "only exits"):
         began_s = time.monotonic()
         if how != "only exits":
             sender.offer([{"type": how}])
-        if how == "flushes" and not sender.flush(5):
+        if how == "flushes" and not sender.flush(30):
             os._exit(1)
         if how == "waits":
-            time.sleep(2)
+            while not is_shown(how) and time.monotonic() - began_s < 30: time.sleep(0.05)
             os._exit(0)
         sender.close()
-        os._exit(0 if time.monotonic() - began_s < 2 else 2)
+        os._exit(0 if time.monotonic() - began_s < 30 else 2)  # it would wait for the parent's thread until the deadline
     print(how, os.waitpid(child, 0)[1])
 """
 
@@ -79,7 +82,7 @@ for how in ("flushes", "waits", "only exits"):
 def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
     """uWSGI forks its workers in C without calling Python's hooks, after the application may have sent events."""
     command = [sys.executable, "-c", _FORK_IN_C, f"spool:{tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("flushes 0\nwaits 0\nonly exits 0\n", "")
     lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
     assert sorted(json.loads(line)["type"] for line in lines) == ["flushes", "parent", "waits"]
@@ -89,14 +92,14 @@ _FORK_IN_C_THAT_EXITS = """
 import atexit, ctypes, os, sys, time
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports import open_transport
-sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=5)
+sender = BackgroundSender(open_transport(sys.argv[1]), linger_s=5, exit_deadline_s=30)
 sender.offer([{"type": "parent"}])
 time.sleep(0.3)  # the sender's thread waits for more events
 child = ctypes.PyDLL(None).fork()
 if not child:
     began_s = time.monotonic()
     atexit._run_exitfuncs()
-    os._exit(0 if time.monotonic() - began_s < 1 else 2)
+    os._exit(0 if time.monotonic() - began_s < 30 else 2)  # it would wait for the parent's sender until the deadline
 print(os.waitpid(child, 0)[1])
 """
 
@@ -104,7 +107,7 @@ print(os.waitpid(child, 0)[1])
 def test_a_child_that_python_did_not_fork_exits_at_once(tmp_path: Path) -> None:
     """A uWSGI worker that made no call neither waits for the parent's sender nor reports the parent's events as lost."""
     command = [sys.executable, "-c", _FORK_IN_C_THAT_EXITS, f"spool:{tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("0\n", "")
     lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
     assert [json.loads(line)["type"] for line in lines] == ["parent"]

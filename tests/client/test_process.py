@@ -137,18 +137,20 @@ def test_a_dead_destination_leaves_another_one_time_to_send_at_exit() -> None:
 
 
 _HANGING_DESTINATIONS = """
-import atexit, sys, threading, time
+import atexit, sys, threading
 from queuewatch import Transport
 from queuewatch.sender import BackgroundSender
 class Hanging(Transport):
     name, max_bytes = "hanging", 1000
     def send(self, payload): threading.Event().wait()
-began_s = []
-# Exit handlers run in reverse order.
-atexit.register(lambda: print(time.monotonic() - began_s[0]))
+waits_s, join = [], threading.Thread.join
+def recorded(thread, timeout=None):
+    waits_s.append(timeout)
+    join(thread, timeout)
+threading.Thread.join = recorded
+atexit.register(lambda: print(sum(waits_s)))  # exit handlers run in reverse order
 for _ in range(int(sys.argv[1])):
     BackgroundSender(Hanging(), linger_s=0.01, exit_deadline_s=0.5).offer([{"n": 1}])
-atexit.register(lambda: began_s.append(time.monotonic()))
 """
 
 
@@ -157,7 +159,7 @@ def test_senders_that_hang_delay_the_exit_together_as_long_as_one(senders: int) 
     """The half second in which a sender may give up after the deadline is shared, like the deadline."""
     command = [sys.executable, "-c", _HANGING_DESTINATIONS, str(senders)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert 0.5 <= float(done.stdout) < 2, done.stderr
+    assert float(done.stdout) == pytest.approx(1.0), done.stderr
 
 
 def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: Any, kafka: Any) -> None:
@@ -179,13 +181,10 @@ def test_a_kafka_producer_is_still_open_when_events_are_sent_at_exit(moto_sqs: A
 
 
 def test_a_dead_broker_does_not_delay_the_exit(moto_sqs: Any) -> None:
-    """The application sees the failure only in its log."""
-    # Registered before the sender's own exit function, so it runs after that.
-    program = "import atexit; atexit.register(lambda: print(time.monotonic() - end)); print(send('x')); end = time.monotonic()"
-    done = run(program, moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
+    """The application sees the failure only in its log, and its process ends although the broker stays dead."""
+    done = run("send('x')", moto_sqs.endpoint, f"kafka://127.0.0.1:{free_port()}/t", deadline_s=1.0)
     assert done.returncode == 0
-    _, took_s = done.stdout.split()
-    assert float(took_s) < 20  # a promise about a real process; twenty times its deadline
+    assert "no broker listens there" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -449,14 +449,12 @@ def test_a_login_that_is_configured_comes_before_the_variables(monkeypatch: pyte
 
 
 def test_an_unreachable_broker_is_named() -> None:
-    """The error comes within the transport's timeout."""
+    """A port where nothing listens is found before kafka-python tries it for a while."""
     from queuewatch.transports.kafka import KafkaTransport
 
-    start = time.monotonic()  # the waits are kafka-python's own, so no clock of ours can stand in for the real one
-    with pytest.raises(SendError, match=r"kafka://127\.0\.0\.1") as caught:
+    with pytest.raises(SendError, match=r"kafka://127\.0\.0\.1:\d+/t: no broker listens there") as caught:
         KafkaTransport([f"127.0.0.1:{free_port()}"], "t", timeout_s=1.0).send(b"{}\n")
     assert caught.value.retry
-    assert time.monotonic() - start < 10
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
