@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from sinks.clock import wall_ms
 from streaming.core.settings import QueueName
@@ -80,11 +79,24 @@ def test_pausing_freezes_the_page_and_resuming_catches_up(visit: StartVisit) -> 
     expect(page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#live")).to_contain_text("Paused at")
     before = page.locator(".queue-table").inner_text()
+    requests: list[Request] = []
+
+    def note(request: Request) -> None:
+        requests.append(request)
+
+    page.on("request", note)
     publish_change(visited, visible=4_321)
-    time.sleep(2.5)
+    with visited.context.new_page() as beside:
+        beside.goto(f"{visited.server.url}/#/")
+        expect(beside.locator("tbody tr").nth(3)).to_contain_text("4,321")
+        publish_change(visited, visible=5_432)
+        expect(beside.locator("tbody tr").nth(3)).to_contain_text("5,432")
+    page.remove_listener("request", note)
+    assert requests == [], "a page that is not paused was refreshed meanwhile"
     assert page.locator(".queue-table").inner_text() == before
-    page.get_by_role("button", name="Resume").click()
-    expect(page.locator("tbody tr").nth(3)).to_contain_text("4,321")
+    with page.expect_request("**/api/v1/queues*"):
+        page.get_by_role("button", name="Resume").click()
+    expect(page.locator("tbody tr").nth(3)).to_contain_text("5,432")
 
 
 def test_filter_status_and_sort(visit: StartVisit) -> None:
