@@ -6,6 +6,7 @@ import hashlib
 import logging
 import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 _PER_POST = 200
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 30.0
+_REJECTED = (400, 413, 422)
+_MOST_OF_ANSWER = 300
 _LEDGER_FILE = "book.json"
 _LIVES_RESENDS = 4
 """An alert expires after this many missed resends, as with Prometheus."""
@@ -195,22 +198,38 @@ class AlertmanagerPush:
             self._post_some(client, name, alerts[first : first + _PER_POST])
 
     def _post_some(self, client: httpx.Client, name: str, alerts: Sequence[dict[str, Any]]) -> None:
-        answer = client.post("api/v2/alerts", json=alerts)
-        if answer.status_code in (400, 413, 422):
+        status, said = _posted(client, alerts)
+        if status in _REJECTED:
             # One rejected alert must neither block the others nor be retried forever.
             if len(alerts) > 1:
                 for alert in alerts:
                     self._post_some(client, name, [alert])
                 return
             self._count(name, "rejected")
-            log.error("Alertmanager %s rejects %s: %s", name, alerts[0]["labels"], answer.text[:300])
+            log.error("Alertmanager %s rejects %s: %s", name, alerts[0]["labels"], said)
             return
-        answer.raise_for_status()
         self._count(name, "ok")
 
     def _count(self, name: str, result: str) -> None:
         with self._changed:
             self._posts[name, result] += 1
+
+
+def _posted(client: httpx.Client, alerts: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """Send the alerts; return the status and the beginning of the body. Raises if a retry may succeed.
+
+    The status decides. httpx applies its timeout to each read, so a body that trickles in would hold every later alert.
+    """
+    with client.stream("POST", "api/v2/alerts", json=alerts) as answer:
+        if answer.status_code not in _REJECTED:
+            answer.raise_for_status()
+        end_s = time.monotonic() + (client.timeout.read or 0.0)
+        body = b""
+        for part in answer.iter_bytes():
+            body += part
+            if len(body) >= _MOST_OF_ANSWER or time.monotonic() >= end_s:
+                break
+    return answer.status_code, body[:_MOST_OF_ANSWER].decode(errors="replace")
 
 
 def _client(destination: Destination) -> httpx.Client:

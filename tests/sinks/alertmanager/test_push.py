@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -47,6 +47,8 @@ class StandIn:
     """The Authorization header and the alerts of every request."""
     hang: threading.Event | None = None
     """If set, answers wait for this event."""
+    trickle: threading.Event | None = None
+    """If set, the body of an answer comes byte by byte until this event."""
 
 
 @contextmanager
@@ -60,8 +62,11 @@ def stand_in(behaviour: StandIn, port: int = 0) -> Iterator[str]:
                 behaviour.hang.wait(20)
             behaviour.posts.put((self.headers.get("Authorization", ""), alerts))
             self.send_response(behaviour.status(alerts))
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", "1000000" if behaviour.trickle else "0")
             self.end_headers()
+            with suppress(OSError):
+                while behaviour.trickle is not None and not behaviour.trickle.wait(0.02):
+                    self.wfile.write(b".")
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""
@@ -234,6 +239,21 @@ def test_a_hanging_alertmanager_delays_neither_the_batch_nor_the_others() -> Non
         until(lambda: healthy.posts.qsize() > 0, "the healthy Alertmanager got a post")
         hanging.hang.set()
         until(lambda: hanging.posts.qsize() > 0, "the hanging Alertmanager got a post")
+
+
+@pytest.mark.parametrize("status", [200, 400], ids=["accepted", "rejected"])
+def test_an_answer_that_trickles_in_holds_no_later_alert(status: int) -> None:
+    """Its status has come, which is all that matters. Each of its bytes comes in time."""
+    done = threading.Event()
+    behaviour = StandIn(status=lambda _: status, trickle=done)
+    with stand_in(behaviour) as url, pushing({"url": url, "timeout_s": 0.2}) as push:
+        for groups in (["g1"], ["g1", "g2"]):
+            push.publish(snapshot(*map(stuck, groups)))
+            _, alerts = behaviour.posts.get(timeout=10)
+            assert groups[-1] in {alert["labels"].get("group") for alert in alerts}
+        until(lambda: sum(posted(push).values()) >= 2, "both are counted")
+        assert {result for _, result in posted(push)} == {"ok" if status == 200 else "rejected"}
+        done.set()
 
 
 @pytest.mark.slow
