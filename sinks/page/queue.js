@@ -301,7 +301,7 @@ function objectiveSentence(item) {
 
 /** Formats `visibility_timeout_s` as `Visibility timeout`; the unit is shown with the value. */
 function keyWords(key) {
-  const words = key.replace(/_(s|ms)$/, "").replaceAll("_", " ");
+  const words = key.replace(/_(per_s|s|ms)$/, "").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
@@ -328,15 +328,15 @@ function evidenceWords(key, value) {
 }
 
 function settingWords(key, value) {
+  if (key.endsWith("_per_s") && typeof value === "number") return `${number(value)} /s`;
   if (key.endsWith("_s") && typeof value === "number") return duration(value);
-  if (/_(at|until|ms)$/.test(key) && typeof value === "number" && value > 1e12) return time(value, now());
+  if (/_(at|since|until|ms)$/.test(key) && typeof value === "number" && value > 1e12) return time(value, now());
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return number(value);
   if (Array.isArray(value)) return value.map((one) => settingWords("", one)).join(", ") || "none";
   if (value !== null && typeof value === "object") {
-    return Object.entries(value)
-      .map(([part, one]) => `${part}: ${settingWords(part, one)}`)
-      .join(", ");
+    const parts = Object.entries(value).map(([part, one]) => `${part}: ${settingWords(part, one)}`);
+    return parts.join(", ") || "none";
   }
   return String(value ?? "–");
 }

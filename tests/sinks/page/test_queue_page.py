@@ -46,6 +46,18 @@ def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: St
     assert "Reason constructor Head state in flight" in said
 
 
+def test_units_follow_the_name_of_a_key(visit: StartVisit) -> None:
+    """A rate is no duration, a time is no number, and a map without entries is not left blank."""
+    evidence = {"rate_in_per_s": 1.9, "time_left_s": 90, "failing_since": NOW_MS - 60_000, "invisible_until": NOW_MS}
+    lagging = replace(finding("QueueLagging", "a.fifo", "warning", NOW_MS, "Lags."), evidence=evidence)
+    queue = replace(queue_view("a.fifo", NOW_MS), broker={"visibility_timeout_s": 30, "tags": {}})
+    page = visit(Snapshot(NOW_MS, (queue,), (lagging,), {"accepted": 1}), clock_ms=lambda: NOW_MS).open(Q + "a.fifo")
+    said = part(page, "Firing")
+    assert "Rate in 1.9 /s Time left 1 min 30 s" in said
+    assert re.search(r"Failing since \S*\d\d:\d\d:\d\d .* Invisible until \S*\d\d:\d\d:\d\d ", said), said
+    assert "Visibility timeout 30 s Tags none" in " ".join(page.locator("main").inner_text().split())
+
+
 def test_suspects_with_ids_receive_counts_and_timeline(visit: StartVisit) -> None:
     """Five receives are drawn as five bars, and listed as five lines for screen readers."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
