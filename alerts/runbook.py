@@ -69,6 +69,13 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
     )
     for system in QUEUE_SYSTEMS:
         yield Paragraph(f"(label `system` is `{system}`; after the block above)", SYSTEM_TITLES[system])
+        if system == "cloudflare_queues":
+            yield Paragraph(
+                "First the API token, by itself: paste this line, then the token, and press Enter. It needs Queues Read, and "
+                "Queues Edit for `messages/peek`."
+            )
+            yield Shell(cloudflare.TOKEN)
+            yield Paragraph("Then the rest:")
         yield Shell(PREPARE[system])
     yield Heading(2, "All alerts")
     yield Table(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from alerts.entry import Check
 
+TOKEN = "read -rs CLOUDFLARE_API_TOKEN && export CLOUDFLARE_API_TOKEN"
+"""By itself: `read` takes the next pasted line as the token."""
+
 PREPARE = """\
 export ACCOUNT_ID='0123456789abcdef'   # label "scope_id"
 export WORKER='orders-consumer'        # the Worker that consumes the queue, or a dead-letter queue's source
-read -rs CLOUDFLARE_API_TOKEN && export CLOUDFLARE_API_TOKEN   # Queues Read; for messages/peek Queues Edit
 export API="https://api.cloudflare.com/client/v4/accounts/$ACCOUNT_ID"
 cf() { curl -fsS -H "Authorization: Bearer $CLOUDFLARE_API_TOKEN" "$API/$1" "${@:2}" | jq .result; }
 queue_id() { cf queues | jq -r --arg name "$1" '.[] | select(.queue_name == $name) | .queue_id'; }

@@ -131,7 +131,7 @@ def test_watcher_commands_use_existing_metrics(command: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [*COMMANDS, sqs.PREPARE, activemq.PREPARE, cloudflare.PREPARE, watcher.PREPARE],
+    [*COMMANDS, sqs.PREPARE, activemq.PREPARE, cloudflare.TOKEN, cloudflare.PREPARE, watcher.PREPARE],
     ids=lambda t: t[:40],
 )
 def test_commands_are_valid_shell(text: str) -> None:
@@ -149,3 +149,11 @@ def test_every_variable_of_a_command_is_set() -> None:
     used = {name for c in [*COMMANDS, *IN_FIXES] for name in re.findall(r"\$\{?([A-Z][A-Z_]*)", c)}
     # NF is an awk variable.
     assert used <= known | {"NF"}
+
+
+def test_a_command_that_reads_input_is_a_block_of_its_own() -> None:
+    """`read` would take the next pasted line as its input."""
+    blocks = re.findall(r"```sh\n(.*?)\n```", runbook_markdown(AlertRulesConfig()), re.DOTALL)
+    reading = [block for block in blocks if re.search(r"^read ", block, re.MULTILINE)]
+    assert reading == [cloudflare.TOKEN]
+    assert "\n" not in cloudflare.TOKEN

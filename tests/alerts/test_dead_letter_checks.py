@@ -148,7 +148,8 @@ def account() -> Iterator[Stub]:
 
 
 def _cf(stub: Stub) -> str:
-    return cloudflare.PREPARE.replace("0123456789abcdef", ACCOUNT, 1).replace("https://api.cloudflare.com/client/v4", stub.url)
+    prepare = f"{cloudflare.TOKEN}\n{cloudflare.PREPARE}"
+    return prepare.replace("0123456789abcdef", ACCOUNT, 1).replace("https://api.cloudflare.com/client/v4", stub.url)
 
 
 @pytest.mark.parametrize(
