@@ -192,7 +192,8 @@ def _target(query: Query, position: int, *, as_table: bool = False) -> prometheu
 
 
 def _description(panel: Panel, lines: list[Line]) -> str:
-    if not lines:
+    # The numbers of a panel with states are for Grafana only.
+    if not lines or panel.states:
         return panel.description
     words = [
         (f"{BY_NAME[ln.alert].alert_name} {'below' if ln.below else 'from'} {_in_unit(ln.value, panel.unit)}") for ln in lines

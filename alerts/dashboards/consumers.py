@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alerts.dashboards.promql import BY_QUEUE, NAME, largest, of_queue, per_queue, rate_per_queue, signal_lines, signals
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+from alerts.units import duration, spoken_duration
 
 
 def consumers(context: Context) -> Board:
@@ -60,6 +61,7 @@ def _holding(context: Context) -> tuple[Panel, ...]:
 
 def _deliveries(context: Context) -> tuple[Panel, ...]:
     limits = context.thresholds
+    window = duration(limits.retry_storm_window_s)
     received = rate_per_queue("queuewatch_messages_received_total")
     deleted = rate_per_queue("queuewatch_messages_deleted_total")
     return (
@@ -91,11 +93,11 @@ def _deliveries(context: Context) -> tuple[Panel, ...]:
         ),
         Panel(
             "timeseries",
-            "Deliveries in each interval",
-            "Number of deliveries. A retry storm is judged only at or above the line.",
+            f"Deliveries in {spoken_duration(limits.retry_storm_window_s)}",
+            "Number of deliveries in the time that retry storms are judged on. A storm is reported only at or above the line.",
             queries=(
                 Query(
-                    f"sum by ({BY_QUEUE}) (increase({of_queue('queuewatch_messages_received_total')}[$__rate_interval]))",
+                    f"sum by ({BY_QUEUE}) (increase({of_queue('queuewatch_messages_received_total')}[{window}]))",
                     NAME,
                 ),
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals, where
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
+from alerts.units import shown
 from streaming.judge.signals import SignalName
 
 DEAD_LETTER_SIGNALS: tuple[SignalName, ...] = ("DeadLetterArrived", "DeadLetterExpiring", "RedriveFailed", "RedriveStalled")
@@ -25,12 +26,13 @@ def dead_letters(context: Context) -> Board:
 
 def _time_left(context: Context) -> tuple[Panel, ...]:
     expiry = per_queue("queuewatch_dead_letter_expiry_seconds").replace("max by", "min by", 1)
+    share = shown("dead_letter_expiring_ratio", context.thresholds.dead_letter_expiring_ratio)
     return (
         Panel(
             "timeseries",
             "Until the first dead letter is deleted",
             "Seconds until retention deletes the oldest message of each dead-letter queue, counted as the broker "
-            "does. Below the line, or below a quarter of the retention, somebody is paged.",
+            f"does. Somebody is paged below the line or below {share} of the retention, whichever is less.",
             "s",
             (Query(expiry, NAME),),
             lines=(Line("DeadLetterExpiring", context.thresholds.dead_letter_expiring_s, below=True),),

@@ -60,6 +60,7 @@ def _groups_now(context: Context) -> tuple[Panel, ...]:
 
 def _concurrency(context: Context) -> tuple[Panel, ...]:
     limits = context.thresholds
+    few = limits.collapsed_groups_in_flight
     return (
         Panel(
             "timeseries",
@@ -72,10 +73,10 @@ def _concurrency(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Groups in flight",
-            "Groups that are being processed. At or below the line while many wait, concurrency has collapsed.",
+            f"Groups that are being processed. With {few} or fewer (below the line) while many wait, concurrency has collapsed.",
             queries=(Query(per_queue("queuewatch_groups", 'state="in_flight"'), NAME),),
             width=8,
-            lines=(Line("ConcurrencyCollapsed", limits.collapsed_groups_in_flight, below=True),),
+            lines=(Line("ConcurrencyCollapsed", few + 1, below=True),),
         ),
         Panel(
             "timeseries",

@@ -127,6 +127,10 @@ def test_every_selector_filters_by_the_chosen_job_and_instance(name: str) -> Non
             )
 
 
+RANGES = {"Deliveries in 5 minutes": "[5m]"}
+"""Panels whose line is a number within the time that the rule looks back."""
+
+
 @board
 def test_counters_are_shown_as_rates_over_the_rate_interval(name: str) -> None:
     """A bare counter is meaningless, and a fixed range is wrong at another zoom level."""
@@ -135,7 +139,7 @@ def test_counters_are_shown_as_rates_over_the_rate_interval(name: str) -> None:
             if selector.name.endswith("_total"):
                 assert selector.function in ("rate", "irate", "increase"), title
             if selector.range is not None:
-                assert selector.range == "[$__rate_interval]", title
+                assert selector.range == RANGES.get(title, "[$__rate_interval]"), title
 
 
 @board
@@ -205,7 +209,7 @@ def test_every_alert_has_a_line_on_the_board_it_links_to() -> None:
 def test_a_line_is_a_threshold_step_and_links_to_the_runbook(
     name: str, alert: str, value: float, below: bool, panel: dict[str, Any]
 ) -> None:
-    """The step is at the alert's value, the description names the alert, and the panel links to its heading."""
+    """The step is at the alert's value and the panel links to its heading; the text names it unless the panel has states."""
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     if panel["type"] != "state-timeline":
         assert value in [step["value"] for step in steps], (name, steps)
@@ -213,7 +217,7 @@ def test_a_line_is_a_threshold_step_and_links_to_the_runbook(
         assert (steps[0]["color"] != "green") is below
     if panel["type"] == "timeseries":
         assert panel["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"]["mode"] == "dashed"
-    assert BY_NAME[alert].alert_name in panel["description"]
+    assert (BY_NAME[alert].alert_name in panel["description"]) is (panel["type"] != "state-timeline")
     assert f"{CONFIG.runbook_base_url}#{BY_NAME[alert].anchor}" in [link["url"] for link in panel["links"]]
 
 
@@ -247,6 +251,21 @@ def test_lines_of_signals_follow_the_thresholds() -> None:
     moved = Context(CONFIG, Thresholds(poison_receives=7, slow_hold_min_s=99.0, coverage_low_ratio=0.42))
     values = {(ln.alert, ln.value) for b in boards(moved) for r in b.rows for p in r.panels for ln in p.lines}
     assert {("PoisonMessage", 7), ("SlowConsumer", 99.0), ("TelemetryPartial", 0.42)} <= values
+
+
+def _panel(name: str, title: str) -> dict[str, Any]:
+    return next(panel for panel in panels(f"queuewatch-{name}.json") if panel["title"] == title)
+
+
+def test_texts_of_panels_agree_with_the_rules() -> None:
+    """The smaller limit pages for dead letters, one group in flight is a collapse, and storms are judged over five minutes."""
+    text = _panel("dead-letters", "Until the first dead letter is deleted")["description"]
+    assert "below the line or below 25 % of the retention, whichever is less" in text
+    groups = _panel("groups", "Groups in flight")
+    assert "With 1 or fewer (below the line) while many wait" in groups["description"]
+    steps = groups["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [(step.get("value"), step["color"]) for step in steps] == [(None, "orange"), (2, "green")]
+    assert "[5m]" in _panel("consumers", "Deliveries in 5 minutes")["targets"][0]["expr"]
 
 
 def test_a_disabled_alert_has_no_line() -> None:
