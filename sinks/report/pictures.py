@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from sinks import svg
@@ -13,7 +13,8 @@ from sinks.report.collect import AGES, STATES, Collected, QueueSeries, Span
 from streaming.core.settings import QueueName
 
 WIDTH = 1040
-LEFT, RIGHT = 150, WIDTH - 32
+LEFT, RIGHT = 200, WIDTH - 32
+"""The longest signal name and a count of five digits fit to the left of the lanes."""
 PANEL = 130
 """The height of the age panel and of the depth panel."""
 LANE = 22
@@ -30,22 +31,23 @@ def queue_picture(collected: Collected, name: QueueName) -> str:
     x = svg.time_axis(times[0], times[-1], LEFT, RIGHT)
     spans = [span for span in collected.spans if span.key.queue_name == name]
     parts: list[str] = []
-    bottom = _ages(parts, series, times, x)
+    ages = {a: series.ages[a] for a in AGES if a in series.ages and (a != "cloudwatch" or name.system == "aws_sqs")}
+    bottom = _ages(parts, ages, series.bounds, times, x)
     bottom = _messages(parts, series, times, x, bottom)
     bottom = _signals(parts, spans, x, bottom, times[-1])
     return svg.picture("".join(parts), WIDTH, round(bottom), f"Ages, messages and signals of {name.queue} over time")
 
 
-def _ages(parts: list[str], series: QueueSeries, times: Sequence[int], x: svg.Axis) -> float:
-    highest = max((max(s.values()) for s in series.ages.values()), default=0.0)
+def _ages(
+    parts: list[str], ages: Mapping[str, Mapping[int, float]], bounds: Set[str], times: Sequence[int], x: svg.Axis
+) -> float:
+    highest = max((max(s.values()) for s in ages.values()), default=0.0)
     y = _age_axis(highest, 26 + PANEL, 26)
-    names = [(_AGE_NAMES[a] + (" (at least)" if a in series.bounds else ""), n) for n, a in enumerate(AGES) if a in series.ages]
+    names = [(_AGE_NAMES[a] + (" (at least)" if a in bounds else ""), AGES.index(a)) for a in ages]
     parts.append(svg.label("age", 4, 16))
     parts.append(svg.legend(names, LEFT, 16) if names else svg.label("no age is known, or nothing was there", LEFT, 16))
     lines = [
-        svg.Line(_AGE_NAMES[a], _points(series.ages[a], times), n, dashed=a == "cloudwatch")
-        for n, a in enumerate(AGES)
-        if a in series.ages
+        svg.Line(_AGE_NAMES[a], _points(values, times), AGES.index(a), dashed=a == "cloudwatch") for a, values in ages.items()
     ]
     parts.append(svg.plot(lines, x, y))
     return y.from_px

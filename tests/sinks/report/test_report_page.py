@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser
 
 from sinks.markup import escaped
-from sinks.report.collect import Collected
+from sinks.report.collect import Collected, QueueSeries, Span
 from sinks.report.page import report_page
-from streaming.judge.signals import Finding, SignalChange, SignalKey
+from sinks.report.pictures import queue_picture
+from streaming.core.settings import QueueName
+from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName
 from tests.sinks.fakes import HOSTILE_NAMES
 from tests.sinks.page.test_looks import CONTRASTS, wider_than_the_window
 from tests.sinks.report.recordings import page_of, poisoned
@@ -86,6 +88,42 @@ def test_folded_signals_are_in_a_list_of_their_own() -> None:
     assert "poison 99" in page.text
     assert "poison 100" not in page.text
     assert "50 later ones are not shown" in page.text
+
+
+def test_labels_of_lanes_are_whole(browser: Browser, tmp_path: Path) -> None:
+    """The longest name of a signal with a count of five digits begins inside its chart."""
+    name = max(get_args(SignalName), key=len)
+    span = Span(Finding(SignalKey(name, "aws_sqs", "", "q"), "warning", 1, {"summary": "-"}), 1, 2)
+    collected = Collected([0, 9_000], {QueueName("aws_sqs", "", "q"): QueueSeries()}, [span] * 10_000)
+    file = tmp_path / "report.html"
+    file.write_text(report_page(collected, pa.table({}), ["f"]))
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        lane = page.locator("svg text", has_text=f"{name} ×10000")
+        assert lane.evaluate("text => text.getBBox().x") >= 0
+
+
+@pytest.mark.parametrize(("system", "drawn"), [("aws_sqs", True), ("activemq", False), ("cloudflare_queues", False)])
+def test_only_the_chart_of_an_sqs_queue_has_the_age_that_cloudwatch_shows(system: str, drawn: bool) -> None:
+    """Other brokers have no CloudWatch."""
+    name = QueueName(system, "", "q")
+    ages = {"all": {0: 1.0, 9_000: 10.0}, "cloudwatch": {0: 1.0, 9_000: 86_400.0}}
+    picture = queue_picture(Collected([0, 9_000], {name: QueueSeries(ages=ages)}), name)
+    assert ("as CloudWatch would show" in picture) is drawn
+    assert ("6 h" in picture) is drawn, "the axis ends at the largest age that is drawn"
+
+
+@pytest.mark.parametrize(("width", "hinted"), [(390, True), (1280, False)])
+def test_a_chart_that_scrolls_says_so(browser: Browser, long_names: Path, width: int, hinted: bool) -> None:
+    """On a phone a chart shows only its first part, and a scroll bar appears only while it is moved."""
+    with browser.new_context(viewport={"width": width, "height": 800}) as context:
+        page = context.new_page()
+        page.goto(long_names.as_uri())
+        chart = page.locator(".wide").first
+        assert chart.evaluate("chart => chart.scrollWidth > chart.clientWidth") is hinted
+        hint = chart.evaluate("chart => getComputedStyle(chart, '::before').content")
+        assert ("Scroll sideways" in hint) is hinted
 
 
 def test_the_page_is_self_contained(replayed: tuple[Path, list[dict[str, Any]]]) -> None:
