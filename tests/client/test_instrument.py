@@ -272,6 +272,16 @@ def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str]
     assert done.stdout == f"spool:{tmp_path} me ['--to', 'x']\n"
 
 
+@pytest.mark.parametrize(
+    ("to", "says"), [("foo://x", "--to: 'foo://x': 'foo' is not a telemetry transport;"), ("", "--to is empty;")]
+)
+def test_a_wrong_option_is_named_not_the_variable(sqs_environment: dict[str, str], to: str, says: str) -> None:
+    """The user wrote the option; the variable has another value, or none."""
+    done = run("print('ran')", sqs_environment, before=("--to", to), QUEUEWATCH_TO="spool:/nowhere")
+    assert done.stdout == "ran\n"
+    assert done.stderr.startswith(f"queuewatch-instrument: {says}")
+
+
 @pytest.mark.parametrize(("command", "code"), [(["no-such-command"], 127), (["/etc/passwd"], 126), ([], 2)])
 def test_a_command_that_cannot_run_is_named(sqs_environment: dict[str, str], command: list[str], code: int) -> None:
     """The exit codes are those of a shell."""

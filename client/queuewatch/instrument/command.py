@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if value is not None:
             os.environ[variable] = value
     if not is_disabled():
-        problem = _problem(os.environ.get(TO_VARIABLE))
+        problem = _problem(os.environ.get(TO_VARIABLE), TO_VARIABLE if given.to is None else "--to")
         if problem:
             _say(f"{problem}; {given.command} runs unwatched")
         else:
@@ -63,13 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _problem(to: str | None) -> str | None:
+def _problem(to: str | None, given_as: str) -> str | None:
     if not to:
-        return f"{TO_VARIABLE} is not set"
+        return f"{given_as} is {'not set' if to is None else 'empty'}"
     try:
         open_transport(to)
     except ValueError as error:
-        return f"{TO_VARIABLE}: {error}"
+        return f"{given_as}: {error}"
     return None
 
 
