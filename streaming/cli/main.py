@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from streaming.cli import check_config, collect, demo, doctor, explain, replay, rules, run, state
 from streaming.cli.errors import reported
 
+
+class _Commands(TyperGroup):
+    """The group of all commands: its errors do not name the library that found them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse and run a command. Typer passes on pydantic's text for an option that is not one of its choices."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
     name="queuewatch",
+    cls=_Commands,
     help="Per-message health of message queues: poison messages, stuck groups and dead letters, live.",
     no_args_is_help=True,
     add_completion=True,

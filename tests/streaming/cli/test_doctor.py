@@ -75,7 +75,7 @@ def test_doctor_fails_from_the_requested_severity(tmp_path: Path, template: obje
         (["sqs", "--template", "t", "--processing", "45s"], 2, "is not PATTERN=DURATION"),
         (["sqs", "--template", "t", "--processing", "a=soon"], 2, "is not a duration"),
         (["sqs", "--template", "t", "--profile", "p"], 2, "files are checked instead of an account"),
-        (["sqs", "--fail-on", "never"], 2, "'never' is not one of"),
+        (["sqs", "--fail-on", "never"], 2, "'--fail-on': 'never' is not one of"),
         (["rabbitmq"], 2, "No such command 'rabbitmq'"),
         (["activemq"], 2, "--config"),
     ],

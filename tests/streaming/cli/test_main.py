@@ -107,6 +107,14 @@ def test_pandas_is_imported_only_where_it_is_needed(module: str) -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_an_option_that_is_none_of_its_choices_is_named_in_plain_words(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a prefix of the library that checks it."""
+    monkeypatch.setenv("COLUMNS", "200")
+    done = in_process("replay", "--engine", "flink", "f")
+    assert done.returncode == EXIT_USAGE
+    assert "'--engine': 'flink' is not one of 'local', 'spark'." in done.stderr
+
+
 def test_help_names_every_command(queuewatch: Run) -> None:
     """It exits with 0."""
     done = queuewatch("--help")
