@@ -15,6 +15,7 @@ EXPLAINED = (
     "payments.fifo   one payment of customer-3 hangs: that customer's other payments wait, all others flow",
     "invoices        one of two consumers holds a message until its window ends, then the other one does; there is no",
     "                dead-letter queue, which is reported",
+    "emails          its producer is not instrumented, as in the middle of a rollout: the page says so, and what to do next",
 )
 
 

@@ -14,6 +14,7 @@ from sinks.http import PortInUseError
 from streaming.cli.demo import introduction
 from streaming.cli.errors import CommandError
 from streaming.cli.main import app
+from streaming.demo.shop import EMAILS, INVOICES, ORDERS, ORDERS_DLQ, PAYMENTS
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = {"moto", "flask", "flask-cors", "werkzeug"}
@@ -48,6 +49,12 @@ def test_the_introduction_names_the_limits_that_are_not_the_defaults() -> None:
     assert lines[-2].endswith("shorter limits: GroupStuck after 15 s (default: 60 s or more),")
     assert lines[-1] == "SlowConsumer after 15 s (default: 30 s or more)."
     assert max(map(len, lines)) <= 130
+
+
+def test_the_introduction_names_every_queue_with_something_to_see() -> None:
+    """`emails` is the example of a rollout that is not finished."""
+    said = "\n".join(introduction())
+    assert [queue for queue in (ORDERS, ORDERS_DLQ, PAYMENTS, INVOICES, EMAILS) if queue not in said] == []
 
 
 def test_production_does_not_install_moto_and_the_demo_shares_its_other_versions() -> None:
