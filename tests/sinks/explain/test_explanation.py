@@ -44,6 +44,14 @@ def test_a_firing_queue_is_explained_worst_signal_first() -> None:
     )
 
 
+def test_an_empty_queue_has_no_oldest_message() -> None:
+    """The counts are the newest word: the age is that of a message that has just come or gone. Unknown counts are not zero."""
+    empty = queue_view("orders", visible=0, in_flight=0, delayed=0, oldest_ms={"all": NOW_MS - 2_300})
+    assert "the oldest" not in about("orders", Snapshot(NOW_MS, (empty,), (), {})).subjects[0].sentence
+    for some in (replace(empty, delayed=1), replace(empty, in_flight=None), replace(empty, visible=1)):
+        assert "the oldest 2.3 s old" in about("orders", Snapshot(NOW_MS, (some,), (), {})).subjects[0].sentence
+
+
 def test_a_message_is_explained_by_its_id() -> None:
     """The explanation says where the message is, its age and receive count, and lists only the signals about it."""
     (subject,) = about(POISON).subjects
