@@ -17,11 +17,18 @@ const SCOPES = {
   cloudwatch: ["As CloudWatch", "The value of ApproximateAgeOfOldestMessage"],
 };
 
-/** What the totals count whose names do not say it. */
-const TOTAL_TITLES = {
-  touched: "Messages with a reported delivery or end",
-  touched_unsent: "Of these, messages whose send was not reported",
-  unseen_receives: "Deliveries known only from a later receive count",
+/** Labels of the totals whose names do not say what they count. A phone has no tooltips. */
+const TOTAL_WORDS = {
+  reconciled: "Gone without a report",
+  arrived: "Dead letters that arrived",
+  retried: "Redelivered from failed batches",
+  touched: "Messages with a delivery or end",
+  touched_unsent: "… without a reported send",
+  unseen_receives: "Receives not reported",
+  failed: "Deliveries without a settlement",
+  outlived: "Settled too late",
+  found_later: "Gone, but reported later",
+  processed: "Deleted, processing time known",
 };
 
 const GONE_RETRY_MS = 10_000;
@@ -259,7 +266,7 @@ export class QueuePage {
       this.totals,
       Object.entries(queue.totals)
         .filter(([, total]) => total > 0)
-        .map(([label, total]) => ({ label: keyWords(label), value: number(total), title: TOTAL_TITLES[label] })),
+        .map(([label, total]) => ({ label: TOTAL_WORDS[label] ?? keyWords(label), value: number(total) })),
     );
     document.getElementById("totals").hidden = this.totals.children.length === 0;
     const settings = Object.entries(queue.broker).filter(([, value]) => value !== null);

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from alerts.objectives import Objective
 from sinks.clock import wall_ms
 from sinks.http import HttpSettings
+from streaming.core.state.queues import TOTALS
 from streaming.judge.snapshot import Duration, MessageView, QueueView, Snapshot
 from tests.sinks.fakes import NOW_MS, finding, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit
@@ -127,18 +128,27 @@ def test_groups_with_head_and_depth(visit: StartVisit) -> None:
 
 
 def test_times_of_groups_and_totals_say_what_they_are(visit: StartVisit) -> None:
-    """A time since is one ago, and a total with an unusual name has a tooltip."""
+    """A time since is one ago, and a total with an unusual name has a label that says what it counts."""
     now = wall_ms()
     snapshot = shop_snapshot(now)
     (payments,) = (queue for queue in snapshot.queues if queue.queue == "payments.fifo")
     first, second = payments.top_groups[:2]
     groups = (replace(first, last_settled_at_ms=now - 300_000), replace(second, last_settled_at_ms=None))
-    payments = replace(payments, top_groups=groups, totals={"sent": 9, "touched_unsent": 3})
+    payments = replace(payments, top_groups=groups, totals={"sent": 9, "touched": 4, "touched_unsent": 3, "processed": 2})
     page = visit(replace(snapshot, queues=(payments,))).open(Q + "payments.fifo")
     settled = page.get_by_role("region", name="Groups").locator('td[data-label="Last finished"]')
     expect(settled).to_have_text([re.compile(r"^5 min( \d s)? ago$"), "–"])
-    totals = page.locator("#totals .numbers > div")
-    assert [one.get_attribute("title") for one in totals.all()] == [None, "Of these, messages whose send was not reported"]
+    labels = ["Sent", "Messages with a delivery or end", "… without a reported send", "Deleted, processing time known"]
+    expect(page.locator("#totals dt")).to_have_text(labels)
+
+
+def test_every_total_has_a_label_of_its_own(visit: StartVisit) -> None:
+    """Two totals must not look the same."""
+    queue = replace(queue_view("a", NOW_MS), totals=dict.fromkeys(TOTALS, 1))
+    page = visit(Snapshot(NOW_MS, (queue,), (), {"accepted": 1}), clock_ms=lambda: NOW_MS).open(Q + "a")
+    labels = page.locator("#totals dt").all_inner_texts()
+    assert len(set(labels)) == len(labels) == len(TOTALS)
+    assert not set(labels) & {"Touched", "Touched unsent", "Processed", "Arrived", "Reconciled", "Found later", "Outlived"}
 
 
 def test_consumers_with_what_they_hold(visit: StartVisit) -> None:
