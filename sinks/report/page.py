@@ -161,7 +161,7 @@ def _queues(collected: Collected) -> Iterator[str]:
 
 def _messages(stories: Sequence[MessageStory], anchors: Anchors) -> Iterator[str]:
     if stories:
-        yield f"<section><h2>Messages that signals name</h2>\n<p>{_KEY}</p>\n"
+        yield f"<section><h2>Messages named in signals</h2>\n<p>{_KEY}</p>\n"
     for story in stories:
         anchor = anchors[story.queue, story.message_id]
         yield f'<article id="{anchor}"><h3>{escaped(story.message_id)}</h3>'
