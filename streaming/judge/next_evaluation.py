@@ -33,6 +33,7 @@ from streaming.judge.rules.silent import is_overdue, last_change, silent_from, s
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey
+from streaming.judge.sliding import FAILED, OUTLIVED, RETRIED
 from streaming.judge.snapshot import QueueStatus
 
 _STANDING = frozenset({"ok", "stale", "unknown"})
@@ -123,11 +124,10 @@ def _may_slide(c: Context) -> bool:
         known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
         if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
             return True
-    windows = (("failed", c.thresholds.failing_window_s), ("retried", c.thresholds.retry_storm_window_s))
-    spans = [(field, c.samples_of(int(window_s * 1000))) for field, window_s in windows]
-    for field, samples in (*spans, ("outlived", recent), ("touched_unsent", recent)):
-        if samples.value(field, 0) != samples.value(field, -1):
-            return True
+    if FAILED.slides(c) or OUTLIVED.slides(c) or RETRIED.slides(c):
+        return True
+    if recent.value("touched_unsent", 0) != recent.value("touched_unsent", -1):
+        return True
     if c.ordered and some_went_unseen(recent, c.now):
         return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.core.reporting.report import ConsumerResults
 from streaming.core.state.queues import as_number
 from streaming.judge.conditions import once
+from streaming.judge.sliding import FAILED
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context
@@ -90,7 +91,7 @@ def consumer_marks(c: Context) -> list[ConsumerMark]:
     # In most queues nothing ever failed.
     if not c.summary.total("failed") or not results:
         return []
-    window_ms = int(c.thresholds.failing_window_s * 1000)
+    window_ms = FAILED.window_ms(c)
     if outcomes(c, window_ms).failed < MARKED_FROM_FAILURES:
         return []
     marks, every_ms = [*known], mark_every_ms(window_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from streaming.judge.memory import JudgeMemory
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import QueueView, Snapshot
 from streaming.replay.recording import read_recording, steps
+from tests.core.driving import T0, event, run_steps
+from tests.judge.driving import in_steps
 
 pytestmark = pytest.mark.simulation
 
@@ -73,10 +76,34 @@ SHORT_STEPS = (
 )
 def test_judging_due_queues_gives_the_same_result_as_judging_all(cell: Cell, trigger_ms: int, tmp_path: Path) -> None:
     """Everything published is compared at every step: signals, statuses, depths, ages, bases."""
-    taken = tracked(cell, tmp_path, trigger_ms)
+    same_either_way(tracked(cell, tmp_path, trigger_ms))
+
+
+def same_either_way(taken: Sequence[Merged]) -> list[SignalChange]:
+    """Compare everything published at each step, and return the changes."""
     some, changes, snapshots = said(taken, all_queues=False)
     all_, all_changes, all_snapshots = said(taken, all_queues=True)
     for step, one, other in zip(taken, some, all_, strict=True):
         assert one == other, step.now
     assert changes == all_changes
     assert [s.folded for s in snapshots] == [s.folded for s in all_snapshots]
+    return changes
+
+
+def processed(name: str, at_ms: int, work_ms: int) -> list[dict[str, Any]]:
+    """Return a message that is received at once and deleted after some work."""
+    received = event("received", at_ms + 100, message_id=name, receive_count=1)
+    return [event("sent", at_ms, message_id=name), received, event("deleted", at_ms + 100 + work_ms, message_id=name)]
+
+
+def test_a_share_rises_by_time_alone_as_older_deliveries_leave_a_long_window() -> None:
+    """Six of 460 deliveries outlive their window, then nothing comes: without the first 400 they are a tenth."""
+    counts = {"visible": 0, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+    events = [event("queue_state", 1_000 * s, attributes=counts) for s in range(0, 241, 30)]
+    for n in range(400):
+        events += processed(f"early{n}", 200 * n, 1_000)
+    for n in range(60):
+        events += processed(f"late{n}", 120_000 + 500 * n, 1_000 if n % 10 else 45_000)
+    changes = same_either_way(run_steps(in_steps(events, 30, 1_200), SETTINGS))
+    seen = [((c.at_ms - T0) // 1_000, c.status) for c in changes if c.finding.key.signal == "WindowTooShort"]
+    assert seen == [(960, "firing"), (1_110, "resolved")]

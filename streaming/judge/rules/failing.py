@@ -19,6 +19,7 @@ from streaming.judge.measured import Measured, Near
 from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
+from streaming.judge.sliding import FAILED, OUTLIVED
 
 QUICK_SLICE_MS = 10_000
 QUICK_APART_MS = 20_000
@@ -54,7 +55,7 @@ GONE_MS = 60_000
 @once
 def is_failing(c: Context) -> bool:
     """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently."""
-    return _most_fail(c) and failures_are_proved(c, int(c.thresholds.failing_window_s * 1000))
+    return _most_fail(c) and failures_are_proved(c, FAILED.window_ms(c))
 
 
 def _most_fail(c: Context) -> bool:
@@ -63,7 +64,7 @@ def _most_fail(c: Context) -> bool:
     if _nobody_receives(c):
         return False
     limits = c.thresholds
-    whole = outcomes(c, int(limits.failing_window_s * 1000))
+    whole = outcomes(c, FAILED.window_ms(c))
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
     enough = COUNT_HYSTERESIS if began else 1
@@ -72,7 +73,7 @@ def _most_fail(c: Context) -> bool:
     if began:
         return _failing_span_ms(c) is not None
     span_ms = _quick_span_ms(c)
-    if span_ms >= limits.failing_window_s * 1000:
+    if span_ms >= FAILED.window_ms(c):
         return False
     lately = outcomes(c, span_ms)
     if lately.ended < limits.failing_min_deliveries:
@@ -100,7 +101,7 @@ def _failing_span_ms(c: Context) -> int | None:
     With a long visibility timeout the longest time that is looked at reaches back to when all was well.
     """
     limits = c.thresholds
-    span_ms = min(max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS), int(limits.failing_window_s * 1000))
+    span_ms = min(max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS), FAILED.window_ms(c))
     while span_ms >= 2 * QUICK_SLICE_MS + QUICK_APART_MS:
         lately = outcomes(c, span_ms)
         if lately.ended >= limits.failing_min_deliveries and lately.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio:
@@ -132,7 +133,7 @@ def failure_pending(memory: QueueMemory, now: int, thresholds: Thresholds) -> bo
 @condition("failing_making")
 def pending_since(c: Context) -> int | None:
     """QueueFailing may be about to fire, or was within its window: a few poison messages make it seem so again and again."""
-    window_ms = int(c.thresholds.failing_window_s * 1000)
+    window_ms = FAILED.window_ms(c)
     return c.now if is_pending(c) or 0 < c.now - c.memory.pending_at <= window_ms else None
 
 
@@ -142,7 +143,7 @@ def is_pending(c: Context) -> bool:
     limits = c.thresholds
     if not c.summary.total("failed") or c.is_dead_letter_queue or not len(c.recent):
         return False
-    whole = outcomes(c, int(limits.failing_window_s * 1000))
+    whole = outcomes(c, FAILED.window_ms(c))
     return whole.ended >= limits.failing_min_deliveries and any(_fail_together(c, span_ms) for span_ms in PENDING_MS)
 
 
@@ -194,7 +195,7 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
     """
     if not c.summary.total("failed"):
         return
-    window_ms = int(c.thresholds.failing_window_s * 1000)
+    window_ms = FAILED.window_ms(c)
     whole = outcomes(c, window_ms)
     if whole.failed and not c.is_dead_letter_queue:
         yield Near("QueueFailing", measures.failing(whole.ended, whole.failed_ratio, c.thresholds.failing_ratio, c.thresholds))
@@ -262,7 +263,7 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
 
 def _began(c: Context) -> int:
     """Return since when deliveries fail: the last settlement if there was none after it, else the first failure remembered."""
-    samples = c.samples_of(int(c.thresholds.failing_window_s * 1000))
+    samples = c.samples_of(FAILED.window_ms(c))
     failed, deleted = samples["failed"], samples["deleted"]
     if len(samples) < 2:
         return c.now
@@ -287,7 +288,7 @@ class Culprit(NamedTuple):
 @once
 def _culprit(c: Context) -> Culprit | None:
     """Return the consumers to blame, if there are any."""
-    window_ms = int(c.thresholds.failing_window_s * 1000)
+    window_ms = FAILED.window_ms(c)
     marks = [mark for mark in consumer_marks(c) if mark.at >= c.now - window_ms - mark_every_ms(window_ms)]
     if not marks or c.is_dead_letter_queue:
         return None
@@ -360,10 +361,11 @@ def _outlived(c: Context) -> _Outlived | None:
     """Return None where there never were any."""
     if not c.summary.total("outlived") or c.visibility_ms is None:
         return None
-    since_ms = c.now - int(c.thresholds.short_window_s * 1000)
-    outlived = c.past.change("outlived", since_ms)
+    window_ms = OUTLIVED.window_ms(c)
+    samples, since = c.samples_of(window_ms), c.now - window_ms
+    outlived = samples.change("outlived", since)
     # Work that takes longer than this period was received before it.
-    received = max(c.past.change("received", since_ms), outlived)
+    received = max(samples.change("received", since), outlived)
     return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
 
 
@@ -405,7 +407,7 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
         "work_p95_s": seconds(slowest),
         "timeout_that_fits_s": fits_s,
         "summary": (
-            f"{outlived} of {received} deliveries of {c.name.queue} in {duration(c.thresholds.short_window_s * 1000)} "
+            f"{outlived} of {received} deliveries of {c.name.queue} in {duration(OUTLIVED.window_ms(c))} "
             f"({outlived / received:.0%}) were still being processed when their {c.visibility_window} ended, so those messages "
             f"are processed twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
         ),

@@ -18,6 +18,7 @@ from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
+from streaming.judge.sliding import RETRIED
 from streaming.judge.window import Bools, Ints
 from streaming.judge.words import plural
 
@@ -289,7 +290,7 @@ def _retries(c: Context) -> _Retries | None:
     received, retried = c.summary.total("received"), c.summary.total("retried")
     if not retried:
         return None
-    window_ms = int(c.thresholds.retry_storm_window_s * 1000)
+    window_ms = RETRIED.window_ms(c)
     samples = c.samples_of(window_ms)
     before = samples.last_before(c.now - window_ms)
     if before >= 0:
@@ -319,7 +320,7 @@ def batch_retry_storm(c: Context) -> Iterator[Finding | Near]:
     if since is None:
         return
     received, retried, _ = found
-    window_ms = c.thresholds.retry_storm_window_s * 1000
+    window_ms = RETRIED.window_ms(c)
     evidence = {
         "deliveries": received,
         "redeliveries_from_failed_batches": retried,
