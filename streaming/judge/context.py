@@ -102,10 +102,21 @@ class Context:
 
         Since the last poll a backlog may have grown; where sends are reported late, less was known at its time.
         """
-        depths, counted = self.summary.depths, sum(self.broker_counts.values())
-        then = self.memory.evidence.tracked_at(depths[-1].at) if depths else None
-        low, high = sorted((self.tracked, sum(then) if then else self.tracked))
+        counted = sum(self.broker_counts.values())
+        low, high = sorted((self.tracked, self._tracked_at_count()))
         return min(max(counted, low), high)
+
+    def _tracked_at_count(self) -> int:
+        """Return the number of messages tracked at the time of the latest count."""
+        if not self.summary.depths:
+            return self.tracked
+        at = self.summary.depths[-1].at
+        then = self.memory.evidence.tracked_at(at)
+        if then is not None:
+            return sum(then)
+        # The queue was not judged when this count came, because it was equal to the one before and nothing had changed.
+        before = self.recent.last_before(at)
+        return self.recent.value("unsettled", before) if before >= 0 else self.tracked
 
     @property
     def coverage_ratio(self) -> float | None:
@@ -138,7 +149,7 @@ class Context:
         return self.history.window(self.name)
 
     def samples_of(self, span_ms: int) -> Window:
-        """Return the samples of the last `span_ms`, and the last one before them if there is one."""
+        """Return the samples of the last `span_ms` and the last one before them, if there is one: at least those of `recent`."""
         if span_ms <= DENSE_MS:
             return self.recent
         before = self.past.last_before(self.now - span_ms)

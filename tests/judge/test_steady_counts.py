@@ -109,3 +109,11 @@ def test_an_equal_count_confirms_that_a_dead_letter_queue_was_emptied() -> None:
     found = judged(in_steps([*named, *polls], EVERY_S, 18 * 60))
     (fired,) = found.firing("DeadLetterArrived")
     assert fired.evidence["at_least"] == 2
+
+
+def test_messages_sent_after_a_skipped_count_do_not_contradict_it() -> None:
+    """The count was zero, and so were the tracked messages then: three that came since are no more than the broker had."""
+    sent = [event("sent", 37 * MINUTE_MS + 15_000, message_id=f"new{n}") for n in range(3)]
+    found = judged(in_steps([*(e for e in ALL_REPORTED if e["at"] <= T0 + 37 * MINUTE_MS), *sent], EVERY_S, 37 * 60 + 30))
+    (queue,) = found.snapshots[-1].queues
+    assert queue.coverage_ratio == 1.0
