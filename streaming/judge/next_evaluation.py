@@ -28,6 +28,7 @@ from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unhear
 from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
+from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, expected_ms, stalled_since
 from streaming.judge.rules.silent import is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.status import WINDOW_MS
@@ -145,6 +146,9 @@ def _moments(c: Context) -> Iterator[int]:
             measures.slow_hold(0, 0, c.median_hold_ms, int(limits.slow_hold_min_s * 1000), limits.slow_hold_factor).limit
         )
         yield from (held.since + slow_ms + extra for held in summary.consumers for extra in (0, 1))
+        if (usual_ms := usual_limit_ms(c)) < math.inf:
+            # Consumers that extend a message's window may hold it for that long.
+            yield from (held.since + int(usual_ms) + 1 for held in summary.consumers if held.extended)
     expires_at = expires_by(c)
     if expires_at is not None:
         yield expires_at - int(measures.expiry(0, 0, summary, c.settings).limit) + 1

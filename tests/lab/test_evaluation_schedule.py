@@ -49,13 +49,15 @@ def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
     return [merged for _, merged in with_trigger_interval(trigger_ms)(made, SETTINGS)]
 
 
-def said(taken: Sequence[Merged], *, all_queues: bool) -> tuple[list[list[QueueView]], list[SignalChange], list[Snapshot]]:
+def said(
+    taken: Sequence[Merged], settings: Settings, *, all_queues: bool
+) -> tuple[list[list[QueueView]], list[SignalChange], list[Snapshot]]:
     """Return the published views of each step, every change, and the snapshots."""
     memory, snapshots, views, changes = JudgeMemory.empty(), [], [], []
     for merged in taken:
         if all_queues:
             memory = replace(memory, schedule=EvaluationSchedule())
-        memory, snapshot, changed = judge(memory, merged, merged.now, SETTINGS)
+        memory, snapshot, changed = judge(memory, merged, merged.now, settings)
         snapshots.append(snapshot)
         views.append(list(snapshot.queues))
         changes += changed
@@ -79,10 +81,10 @@ def test_judging_due_queues_gives_the_same_result_as_judging_all(cell: Cell, tri
     same_either_way(tracked(cell, tmp_path, trigger_ms))
 
 
-def same_either_way(taken: Sequence[Merged]) -> list[SignalChange]:
+def same_either_way(taken: Sequence[Merged], settings: Settings = SETTINGS) -> list[SignalChange]:
     """Compare everything published at each step, and return the changes."""
-    some, changes, snapshots = said(taken, all_queues=False)
-    all_, all_changes, all_snapshots = said(taken, all_queues=True)
+    some, changes, snapshots = said(taken, settings, all_queues=False)
+    all_, all_changes, all_snapshots = said(taken, settings, all_queues=True)
     for step, one, other in zip(taken, some, all_, strict=True):
         assert one == other, step.now
     assert changes == all_changes
@@ -90,10 +92,18 @@ def same_either_way(taken: Sequence[Merged]) -> list[SignalChange]:
     return changes
 
 
-def processed(name: str, at_ms: int, work_ms: int) -> list[dict[str, Any]]:
+def changes_of(signal: str, events: list[dict[str, Any]], until_s: int, settings: Settings = SETTINGS) -> list[tuple[int, str]]:
+    """Return when a signal changed, in seconds after T0, in steps of ten seconds."""
+    events.sort(key=lambda e: int(e["at"]))
+    changes = same_either_way(run_steps(in_steps(events, 10, until_s), settings), settings)
+    return [((c.at_ms - T0) // 1_000, c.status) for c in changes if c.finding.key.signal == signal]
+
+
+def processed(name: str, at_ms: int, work_ms: int, **about: Any) -> list[dict[str, Any]]:
     """Return a message that is received at once and deleted after some work."""
-    received = event("received", at_ms + 100, message_id=name, receive_count=1)
-    return [event("sent", at_ms, message_id=name), received, event("deleted", at_ms + 100 + work_ms, message_id=name)]
+    about["message_id"] = name
+    received = event("received", at_ms + 100, receive_count=1, **about)
+    return [event("sent", at_ms, **about), received, event("deleted", at_ms + 100 + work_ms, **about)]
 
 
 def test_a_share_rises_by_time_alone_as_older_deliveries_leave_a_long_window() -> None:
@@ -104,6 +114,15 @@ def test_a_share_rises_by_time_alone_as_older_deliveries_leave_a_long_window() -
         events += processed(f"early{n}", 200 * n, 1_000)
     for n in range(60):
         events += processed(f"late{n}", 120_000 + 500 * n, 1_000 if n % 10 else 45_000)
-    changes = same_either_way(run_steps(in_steps(events, 30, 1_200), SETTINGS))
-    seen = [((c.at_ms - T0) // 1_000, c.status) for c in changes if c.finding.key.signal == "WindowTooShort"]
-    assert seen == [(960, "firing"), (1_110, "resolved")]
+    assert changes_of("WindowTooShort", events, 1_200) == [(960, "firing"), (1_110, "resolved")]
+
+
+def test_a_consumer_that_extended_its_window_once_is_slow_from_its_usual_limit_on() -> None:
+    """Its work may take 220 s, twice the longest of the others, and no further event comes."""
+    events = [event("queue_state", 0, attributes={"visibility_timeout_s": 120})]
+    for n in range(40):
+        events += processed(f"m{n}", 5_000 * n, 15_000 if n % 10 else 110_000)
+    about = {"message_id": "long", "consumer": "w"}
+    events += [event("sent", 300_000, message_id="long"), event("received", 300_100, receive_count=1, **about)]
+    events.append(event("extended", 301_000, invisible_until=T0 + 4_000_000, **about))
+    assert changes_of("SlowConsumer", events, 900) == [(560, "firing")]
