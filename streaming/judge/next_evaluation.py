@@ -101,6 +101,7 @@ def _is_under_way(c: Context) -> bool:
         or c.summary.purges
         or c.summary.consumer_states
         or c.messages("held")
+        or (c.summary.ordered_facts is not None and c.summary.ordered_facts.stuck)
         or (m.failed_at and c.now - m.failed_at <= FOLDED_AFTER_MS)
         or m.consumer_marks
         or m.noisy

@@ -126,3 +126,16 @@ def test_a_consumer_that_extended_its_window_once_is_slow_from_its_usual_limit_o
     events += [event("sent", 300_000, message_id="long"), event("received", 300_100, receive_count=1, **about)]
     events.append(event("extended", 301_000, invisible_until=T0 + 4_000_000, **about))
     assert changes_of("SlowConsumer", events, 900) == [(560, "firing")]
+
+
+def test_a_head_that_may_still_be_in_work_is_stuck_once_it_has_taken_twice_the_longest_work() -> None:
+    """No visibility timeout is known, and the queue's other groups move only now and then."""
+    events = []
+    for n in range(12):
+        events += processed(f"m{n}", 40_000 * n, 100_000, queue="q.fifo", group=f"g{n}")
+    for n in range(8):
+        events += processed(f"b{n}", 605_000 + 90_000 * n, 1_000, queue="q.fifo", group="b")
+    about = {"queue": "q.fifo", "group": "a"}
+    events += [event("sent", 600_000 + 1_000 * n, message_id=f"a{n}", **about) for n in range(4)]
+    events.append(event("received", 600_100, message_id="a0", receive_count=1, **about))
+    assert changes_of("GroupStuck", events, 1_000) == [(820, "firing")]
