@@ -26,7 +26,7 @@ from streaming.judge.knowledge.basis import FEWEST_PASSED, QUIET_MS, some_went_u
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.lasting import TIMED, is_lasting
-from streaming.judge.rules.config import misconfigured_since
+from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, expected_ms, stalled_since
@@ -126,7 +126,7 @@ def _may_slide(c: Context) -> bool:
         known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
         if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
             return True
-    if FAILED.slides(c) or OUTLIVED.slides(c) or RETRIED.slides(c):
+    if FAILED.slides(c) or OUTLIVED.slides(c) or RETRIED.slides(c) or may_near_fifo_limit(c):
         return True
     if recent.value("touched_unsent", 0) != recent.value("touched_unsent", -1):
         return True

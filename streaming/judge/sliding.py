@@ -23,18 +23,23 @@ class SlidingTotal(NamedTuple):
         return int(getattr(c.thresholds, self.window_s) * 1000)
 
     def slides(self, c: Context) -> bool:
-        """Whether the total grew within the window, so that time alone may change what the rule finds.
+        """Whether the total grew within the window, so that time alone may change what the rule finds."""
+        return self.growth(c) > 0
+
+    def growth(self, c: Context) -> int:
+        """Return by how much the total grew within the window at most, whichever samples it begins with from now on.
 
         Older samples are further apart, and more so with age: a window may begin earlier than one that was looked at before.
         """
         if not c.summary.total(self.field):
             # In most queues nothing of it ever happened.
-            return False
+            return 0
         window_ms = self.window_ms(c)
         samples = c.samples_of(window_ms + window_ms // AGE_TO_GAP)
-        return samples.value(self.field, 0) != samples.value(self.field, -1)
+        return samples.value(self.field, -1) - samples.value(self.field, 0)
 
 
 FAILED = SlidingTotal("failed", "failing_window_s")
 OUTLIVED = SlidingTotal("outlived", "short_window_s")
 RETRIED = SlidingTotal("retried", "retry_storm_window_s")
+FIFO_CALLS = tuple(SlidingTotal(calls, "fifo_limit_s") for calls in ("sent", "received", "deleted"))

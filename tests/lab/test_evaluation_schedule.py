@@ -16,6 +16,7 @@ from lab.telemetry import seen
 from sources.wire import decode_records, encode_ndjson
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
 from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory
@@ -126,6 +127,15 @@ def test_a_consumer_that_extended_its_window_once_is_slow_from_its_usual_limit_o
     events += [event("sent", 300_000, message_id="long"), event("received", 300_100, receive_count=1, **about)]
     events.append(event("extended", 301_000, invisible_until=T0 + 4_000_000, **about))
     assert changes_of("SlowConsumer", events, 900) == [(560, "firing")]
+
+
+def test_the_calls_of_a_fifo_queue_are_near_their_limit_once_its_quiet_beginning_has_left_the_period() -> None:
+    """Two calls a second for 250 s: each fifth of 300 s has enough of them some seconds after the last one."""
+    events = [event("queue_state", 0, queue="q.fifo", attributes={"kind": "fifo", "throughput_limit": "perQueue"})]
+    for n, at_ms in enumerate((*range(0, 90_000, 5_000), *range(90_000, 340_000, 500))):
+        events += processed(f"m{n}", at_ms, 100, queue="q.fifo", group=f"g{n % 7}")
+    one_a_second = Settings(now_is_event_time=True, defaults=Thresholds(fifo_call_limit=1))
+    assert changes_of("QueueMisconfigured", events, 500, one_a_second) == [(360, "firing"), (380, "resolved")]
 
 
 def test_a_head_that_may_still_be_in_work_is_stuck_once_it_has_taken_twice_the_longest_work() -> None:

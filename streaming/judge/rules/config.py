@@ -12,6 +12,7 @@ from streaming.core.reporting.report import QueueAttributes
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import FEWEST_HOLDS, Context, duration, per_second
 from streaming.judge.signals import Finding, Severity
+from streaming.judge.sliding import FIFO_CALLS
 from streaming.judge.window import Window
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
@@ -249,18 +250,15 @@ def fifo_throughput(c: Context) -> Problem | None:
 
     Messages are reported, not calls: `fifo_messages_per_call` is set for a queue whose calls carry several.
     """
-    mode = c.summary.attribute("throughput_limit")
-    if mode is None or c.name.system != "aws_sqs" or _kind(c.summary) != "fifo":
+    if not _is_limited(c):
         return None
-    scope = c.summary.attribute("deduplication_scope")
-    if mode == "perMessageGroupId" and scope in (None, "messageGroup"):
-        return None
-    limits = c.thresholds
-    span_ms = int(limits.fifo_limit_s * 1000)
+    mode, scope = c.summary.attribute("throughput_limit"), c.summary.attribute("deduplication_scope")
+    limits, span_ms = c.thresholds, FIFO_CALLS[0].window_ms(c)
     samples = c.samples_of(span_ms)
     if not len(samples) or c.now - int(samples.at[0]) < span_ms:
         return None
-    busiest, rate = max(((name, _least_rate(samples, name, c.now, span_ms)) for name in _CALLS), key=lambda pair: pair[1])
+    rates = ((calls.field, _least_rate(samples, calls.field, c.now, span_ms)) for calls in FIFO_CALLS)
+    busiest, rate = max(rates, key=lambda pair: pair[1])
     limit = limits.fifo_call_limit * limits.fifo_messages_per_call
     if limit <= 0 or rate < limits.fifo_limit_ratio * limit:
         return None
@@ -278,6 +276,23 @@ def fifo_throughput(c: Context) -> Problem | None:
         "throughput_limit": str(mode),
     }
     return words, numbers | ({} if scope is None else {"deduplication_scope": str(scope)})
+
+
+def _is_limited(c: Context) -> bool:
+    """Whether this is a FIFO queue without high throughput, as far as its mode is reported."""
+    mode = c.summary.attribute("throughput_limit")
+    if mode is None or c.name.system != "aws_sqs" or _kind(c.summary) != "fifo":
+        return False
+    return mode != "perMessageGroupId" or c.summary.attribute("deduplication_scope") not in (None, "messageGroup")
+
+
+def may_near_fifo_limit(c: Context) -> bool:
+    """Whether so many calls were made lately that time alone may bring each part of the period close to the limit."""
+    if not _is_limited(c):
+        return False
+    limits = c.thresholds
+    least = limits.fifo_limit_ratio * limits.fifo_call_limit * limits.fifo_messages_per_call * limits.fifo_limit_s
+    return any(calls.growth(c) >= least for calls in FIFO_CALLS)
 
 
 def _least_rate(samples: Window, total: str, now: int, span_ms: int) -> float:
