@@ -29,7 +29,7 @@ from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
 from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
-from streaming.judge.rules.queues import backlog_since, expected_ms, stalled_since
+from streaming.judge.rules.queues import backlog_since, stalled_since
 from streaming.judge.rules.silent import is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.rules.telemetry import uncovered_since
@@ -59,6 +59,7 @@ def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | No
         or status not in _STANDING
         or time_to_drain_s is not None
         or _is_under_way(c)
+        or _is_held_back(c)
         or _may_slide(c)
     ):
         return NextEvaluation(c.now, NEVER)
@@ -113,6 +114,15 @@ def _is_under_way(c: Context) -> bool:
     )
 
 
+def _is_held_back(c: Context) -> bool:
+    """Whether a stall would fire but for what is usual here: a schedule, or the time that work takes.
+
+    How long that is may become shorter with time: pauses are measured in samples, of which fewer are left as they grow old.
+    """
+    stalled = stalled_since(c)
+    return stalled is not None and c.now >= stalled + measures.stall_limit_ms(c.thresholds, by_counts=True)
+
+
 def _condition_is_lasting(name: str) -> bool:
     return name in _LASTING or misconfigured_since.includes(name)
 
@@ -153,13 +163,8 @@ def _moments(c: Context) -> Iterator[int]:
     expires_at = expires_by(c)
     if expires_at is not None:
         yield expires_at - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
-    stalled = stalled_since(c)
-    if stalled is not None:
-        by_counts_ms = measures.stall_limit_ms(limits, by_counts=True)
-        yield stalled + math.ceil(by_counts_ms)
-        yield stalled + math.ceil(measures.stall_limit_ms(limits, by_counts=False))
-        if c.now >= stalled + by_counts_ms:
-            yield stalled + expected_ms(c)
+    if (stalled := stalled_since(c)) is not None:
+        yield stalled + math.ceil(measures.stall_limit_ms(limits, by_counts=True))
     reported = summary.attributes.get("visible")
     if reported is not None:
         yield max(reported.at, summary.last_event_at) + int(limits.telemetry_stale_s * 1000)

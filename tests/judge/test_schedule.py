@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
 from tests.core.driving import T0, event
 from tests.judge.driving import Judged, in_steps, judged
 
@@ -113,6 +115,16 @@ def test_consumers_that_stay_away_longer_than_their_schedule_page() -> None:
     assert times[0] == 480
     assert len(times) == 2
     assert died_s + 720 < times[1] <= died_s + 720 * 1.25 + 90
+
+
+def test_a_stall_is_looked_at_in_every_step_of_a_pause(evaluated: list[tuple[int, str]]) -> None:
+    """Also where the collector is silent: how long a pause of the schedule may last follows from samples that thin out."""
+    works = [(begin, begin + 180) for begin in range(0, 2_700, 900)]
+    settings = event("queue_state", 0, attributes={"visible": 0, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30})
+    sent = [e for e in traffic(2_700, works) if e["at"] < T0 + 2_000_000]
+    nothing_silent = Settings(now_is_event_time=True, defaults=Thresholds(silent_messages=1_000))
+    judged(in_steps([settings, *sent], STEP_S, 2_700), nothing_silent)
+    assert [at // 1_000 for at, _ in evaluated if at >= 2_400_000] == list(range(2_400, 2_701, STEP_S))
 
 
 def test_one_long_pause_of_a_busy_queue_is_no_schedule() -> None:

@@ -95,10 +95,10 @@ def is_usual_work(c: Context) -> bool:
 def _stall(c: Context, since: int) -> Measured:
     """Return how long the stall has lasted. A longer limit is looked up only where it matters: that costs more than the rest."""
     stalled = measures.stall(since, c.now, c.thresholds, by_counts=_by_counts(c))
-    return stalled._replace(limit=max(stalled.limit, expected_ms(c))) if stalled.reached else stalled
+    return stalled._replace(limit=max(stalled.limit, _expected_ms(c))) if stalled.reached else stalled
 
 
-def expected_ms(c: Context) -> int:
+def _expected_ms(c: Context) -> int:
     """Return for how long it is usual here that nothing is settled; 0 where consumers work off messages all the time."""
     return max(scheduled_ms(c), _usual_work_ms(c))
 
