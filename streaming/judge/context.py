@@ -32,6 +32,7 @@ from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Window
+from streaming.judge.words import duration
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -213,33 +214,3 @@ def _fresh_counts(attributes: Mapping[str, Reported], now: int) -> dict[str, int
             if now - at <= COUNTS_FRESH_MS and isinstance(value, int) and value is not True and value is not False:
                 counts[state] = value
     return counts
-
-
-def seconds(milliseconds: float) -> float:
-    """Convert to seconds with at most one decimal, for evidence."""
-    return round(milliseconds / 1000, 1)
-
-
-def duration(milliseconds: float) -> str:
-    """Format a duration for a sentence: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
-    s = int(max(0, milliseconds) // 1000)
-    if s < 120:
-        return f"{s} s"
-    minutes, hours, days = s // 60, s // 3600, s // 86_400
-    if minutes < 120:
-        return f"{minutes} min"
-    if hours < 48:
-        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
-    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
-
-
-def work_time(milliseconds: float) -> str:
-    """Format how long work takes, for a sentence: `13 ms`, `4.2 s`, and as `duration` from two minutes on."""
-    if milliseconds < 1_000:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / 1000:.3g} s" if milliseconds < 120_000 else duration(milliseconds)
-
-
-def per_second(rate: float) -> str:
-    """Format a rate for a sentence: `0.0054`, `8.3`, `150`; no exponents."""
-    return f"{rate:.2g}" if rate < 10 else f"{rate:.0f}"

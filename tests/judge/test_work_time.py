@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.judge.context import per_second, work_time
+from streaming.judge.words import per_second, work_time
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import HeldBy
 from streaming.judge.conditions import conditions, once
-from streaming.judge.context import Context, duration, seconds, work_time
+from streaming.judge.context import Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.measured import Near
@@ -28,6 +28,7 @@ from streaming.judge.slow_consumer import (
     judge_prefetch,
     judge_zombie,
 )
+from streaming.judge.words import duration, seconds, work_time
 
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""

@@ -13,13 +13,14 @@ from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
 from streaming.judge.measured import Measured, Near
 from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 from streaming.judge.sliding import FAILED, OUTLIVED
+from streaming.judge.words import duration, seconds
 
 QUICK_SLICE_MS = 10_000
 QUICK_APART_MS = 20_000

@@ -15,13 +15,13 @@ from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.judge import measures
 from streaming.judge.conditions import condition
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 CUT_OFF_MS = 240_000
 """A queue with counts was cut off if neither these nor events arrived for this long…"""

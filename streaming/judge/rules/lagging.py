@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from streaming.core.columns import nonzero
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, per_second, seconds, work_time
+from streaming.judge.context import DAY_MS, HOUR_MS, Context
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
 from streaming.judge.window import Ints, Window
-from streaming.judge.words import plural
+from streaming.judge.words import duration, per_second, plural, seconds, work_time
 
 CHANGED_FACTOR = 1.5
 LATELY_MS = 120_000

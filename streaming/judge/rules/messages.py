@@ -14,12 +14,12 @@ from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_de
 from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO
 from streaming.judge.conditions import once
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context
 from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 
 def poison_message(c: Context) -> Iterator[Finding]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from streaming.core.reporting.report import Purge
 from streaming.judge.conditions import once
-from streaming.judge.context import Context, duration, seconds
+from streaming.judge.context import Context
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.signals import Finding
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 
 def queue_purged(c: Context) -> Iterator[Finding]:

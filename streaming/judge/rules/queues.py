@@ -13,14 +13,14 @@ from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import DAY_MS, Context, duration, seconds
+from streaming.judge.context import DAY_MS, Context
 from streaming.judge.knowledge.pauses import longest_of_schedule
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
 from streaming.judge.sliding import RETRIED
 from streaming.judge.window import Bools, Ints
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 COUNTS_RECENT_MS = 300_000
 """A stall inferred from counts needs a count this recent."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streaming.judge.conditions import conditions
-from streaming.judge.context import DAY_MS, Context, duration, seconds
+from streaming.judge.context import DAY_MS, Context
 from streaming.judge.signals import Finding
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""

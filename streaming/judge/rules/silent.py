@@ -13,11 +13,12 @@ from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
-from streaming.judge.context import DAY_MS, HOUR_MS, Context, duration, seconds
+from streaming.judge.context import DAY_MS, HOUR_MS, Context
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 from streaming.judge.window import Window
+from streaming.judge.words import duration, seconds
 
 SLOT_MS = 600_000
 FEWEST_SLOTS = 3

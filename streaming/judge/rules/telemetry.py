@@ -9,10 +9,10 @@ from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge import measures
 from streaming.judge.conditions import condition
-from streaming.judge.context import DAY_MS, Context, duration, seconds
+from streaming.judge.context import DAY_MS, Context
 from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.signals import Finding, SignalKey
-from streaming.judge.words import plural
+from streaming.judge.words import duration, plural, seconds
 
 FORGET_COLLECTOR_MS = DAY_MS
 """A collector silent for a day was removed and is not expected back."""
