@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,10 +94,12 @@ def same_either_way(taken: Sequence[Merged], settings: Settings = SETTINGS) -> l
     return changes
 
 
-def changes_of(signal: str, events: list[dict[str, Any]], until_s: int, settings: Settings = SETTINGS) -> list[tuple[int, str]]:
-    """Return when a signal changed, in seconds after T0, in steps of ten seconds."""
+def changes_of(
+    signal: str, events: list[dict[str, Any]], until_s: int, settings: Settings = SETTINGS, every_s: int = 10
+) -> list[tuple[int, str]]:
+    """Return when a signal changed, in seconds after T0."""
     events.sort(key=lambda e: int(e["at"]))
-    changes = same_either_way(run_steps(in_steps(events, 10, until_s), settings), settings)
+    changes = same_either_way(run_steps(in_steps(events, every_s, until_s), settings), settings)
     return [((c.at_ms - T0) // 1_000, c.status) for c in changes if c.finding.key.signal == signal]
 
 
@@ -149,3 +152,13 @@ def test_a_head_that_may_still_be_in_work_is_stuck_once_it_has_taken_twice_the_l
     events += [event("sent", 600_000 + 1_000 * n, message_id=f"a{n}", **about) for n in range(4)]
     events.append(event("received", 600_100, message_id="a0", receive_count=1, **about))
     assert changes_of("GroupStuck", events, 1_000) == [(820, "firing")]
+
+
+def test_a_queue_is_silent_as_soon_as_its_rate_is_higher_by_samples_that_thinned_out() -> None:
+    """Its last hour is then measured from an older sample, and the last of ten messages is due half a minute earlier."""
+    rng, events, at_ms = random.Random(12), [], 0
+    while at_ms < 3_720_000:
+        events += processed(f"m{at_ms}", at_ms, 100)
+        at_ms += rng.randrange(3_000, 200_000)
+    ten_due = Settings(now_is_event_time=True, defaults=Thresholds(silent_messages=10))
+    assert changes_of("QueueSilent", events, 4_800, ten_due, every_s=30) == [(4_620, "firing")]

@@ -24,6 +24,9 @@ SLOT_MS = 600_000
 FEWEST_SLOTS = 3
 """A queue has steady traffic when messages came in each ten minutes of the last hour, or of half an hour at least."""
 
+RATE_CHANGES_RATIO = 0.1
+"""A steady rate hardly changes by more than this as its samples thin out: the hour is then measured from an older one."""
+
 
 class Expected(NamedTuple):
     """When the last message came (epoch milliseconds), and how many were due since, by each of two rates."""
@@ -95,16 +98,17 @@ def silent_from(c: Context) -> int:
 
 
 def is_overdue(c: Context) -> bool:
-    """Whether enough is due by the rate of the hour before: then that of yesterday decides, which changes with time."""
+    """Whether nearly enough is due by the rate of the hour before: then that of yesterday decides, which changes with time."""
     expected = _expected(c)
     return expected is not None and _overdue_from(c, expected) <= c.now
 
 
 def _overdue_from(c: Context, expected: Expected) -> int:
-    """Return when enough is due by the rate of the hour before (epoch milliseconds)."""
+    """Return when nearly enough is due by the rate of the hour before (epoch milliseconds)."""
     if expected.due <= 0:
         return NEVER
-    return expected.last_at + math.ceil(measures.silence(expected.last_at, c.now, expected.due, c.thresholds).limit)
+    limit_ms = measures.silence(expected.last_at, c.now, expected.due, c.thresholds).limit
+    return expected.last_at + math.ceil((1 - RATE_CHANGES_RATIO) * limit_ms)
 
 
 def last_change(window: Window, field: str) -> int | None:
