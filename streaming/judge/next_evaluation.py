@@ -22,7 +22,7 @@ from streaming.judge.context import Context
 from streaming.judge.drain import recent_peak
 from streaming.judge.folded_signals import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
-from streaming.judge.knowledge.basis import FEWEST_PASSED, QUIET_MS, some_went_unseen
+from streaming.judge.knowledge.basis import FEWEST_PASSED, PASSED_OVER_KEPT_MS, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.lasting import TIMED, is_lasting
@@ -192,6 +192,8 @@ def _moments(c: Context) -> Iterator[int]:
     touched = last_change(c.recent, "touched")
     if touched is not None:
         yield c.recent.times[touched - 1] + DENSE_MS
+    if e.group_passed_at:
+        yield e.group_passed_at + PASSED_OVER_KEPT_MS + 1
     if (uncovered := uncovered_since(c)) is not None:
         yield uncovered + math.ceil(limits.coverage_s * 1000)
     # An hour after the last event, the whole memory is used instead.

@@ -162,3 +162,18 @@ def test_a_queue_is_silent_as_soon_as_its_rate_is_higher_by_samples_that_thinned
         at_ms += rng.randrange(3_000, 200_000)
     ten_due = Settings(now_is_event_time=True, defaults=Thresholds(silent_messages=10))
     assert changes_of("QueueSilent", events, 4_800, ten_due, every_s=30) == [(4_620, "firing")]
+
+
+def test_a_group_whose_head_was_passed_over_is_trusted_again_after_a_minute() -> None:
+    """Receives are not reported, and later messages of other groups were deleted first; then nothing comes any more."""
+    counts = {"kind": "fifo", "visible": 0, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30}
+    events = [event("queue_state", 35_000, queue="q.fifo", attributes=counts)]
+    for n in range(30):
+        about = {"queue": "q.fifo", "message_id": f"m{n}", "group": f"g{n}"}
+        deleted_ms = 130_000 if n == 15 else 4_000 * n + 1_000
+        events += [event("sent", 4_000 * n, **about), event("deleted", deleted_ms, **about)]
+    taken = run_steps(in_steps(sorted(events, key=lambda e: int(e["at"])), 10, 300), SETTINGS)
+    same_either_way(taken)
+    views, _, _ = said(taken, SETTINGS, all_queues=False)
+    partial = [step.now - T0 for step, (queue,) in zip(taken, views, strict=True) if queue.basis == "partial"]
+    assert (partial[0], partial[-1]) == (90_000, 180_000)
