@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,7 +92,7 @@ class _Context:
 
     def subjects(self, what: str) -> Iterator[Subject]:
         # A consumer that fell silent holds nothing, so it is only known by the signals that name it.
-        named = {f.key.queue_name for f in self.snapshot.firing if what in (f.key.consumer, *_blamed(f))}
+        named = {f.key.queue_name for f in self.snapshot.firing if what in (f.key.consumer, *f.blamed)}
         for queue in self.snapshot.queues:
             if what in (queue.queue, f"{queue.system}/{queue.scope}/{queue.queue}"):
                 yield self.queue(queue)
@@ -147,7 +146,7 @@ class _Context:
         )
 
     def consumer(self, queue: QueueView, consumer: ConsumerView) -> Subject:
-        reasons = self.reasons(queue, lambda f: consumer.consumer in (f.key.consumer, *_blamed(f)))
+        reasons = self.reasons(queue, lambda f: consumer.consumer in (f.key.consumer, *f.blamed))
         near = self.near_misses(queue).of_consumer(consumer, _firing(reasons))
         return Subject(
             kind="consumer",
@@ -178,26 +177,6 @@ class _Context:
             if f.key.queue_name == queue.name and concerns(f)
         ]
         return tuple(sorted(found, key=lambda r: (-SEVERITY_RANK[r.finding.severity], r.finding.since_ms)))
-
-
-_CULPRITS: Mapping[SignalName, tuple[str, ...]] = {
-    "MessageHeldTooLong": ("consumer",),
-    "QueueFailing": ("consumer", "consumers"),
-    "QueueLagging": ("silent_consumers",),
-}
-"""The evidence that names consumers as the cause of a signal about something else. Other signals name whoever received last."""
-_NOT_NAMED = re.compile(r" and \d+ more$")
-"""Evidence about many consumers names the first of them and counts the others."""
-
-
-def _blamed(finding: Finding) -> Sequence[str]:
-    """Return the consumers that a finding names as its cause."""
-    evidence = finding.evidence
-    if finding.key.signal == "GroupStuck":
-        culprit = {"held_head": "head_consumer", "not_received": "blocking_consumer"}.get(str(evidence.get("reason")), "")
-        return [evidence[culprit]] if culprit in evidence else []
-    named = [evidence[field] for field in _CULPRITS.get(finding.key.signal, ()) if field in evidence]
-    return [name for names in named for name in _NOT_NAMED.sub("", names).split(", ")]
 
 
 def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -199,11 +199,19 @@ class Context:
         return SignalKey(signal, system, scope, queue, **about)
 
     def finding(
-        self, signal: SignalName, severity: Severity, since: int, evidence: dict[str, Any], **about: str | None
+        self,
+        signal: SignalName,
+        severity: Severity,
+        since: int,
+        evidence: dict[str, Any],
+        *,
+        blamed: Iterable[str | None] = (),
+        **about: str | None,
     ) -> Finding:
-        """Create a finding about this queue; `evidence` must hold a `summary`."""
+        """Create a finding about this queue; `evidence` must hold a `summary`. `blamed`: consumers, as far as known."""
         evidence = {**evidence, "basis": self.basis}
-        return Finding(self.key(signal, **about), severity, min(since, self.now), evidence)
+        names = tuple(filter(None, blamed))
+        return Finding(self.key(signal, **about), severity, min(since, self.now), evidence, blamed=names)
 
 
 def _fresh_counts(attributes: Mapping[str, Reported], now: int) -> dict[str, int]:

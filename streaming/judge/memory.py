@@ -115,7 +115,7 @@ def _read(blob: bytes) -> tuple[dict[str, Any], MemoryTable, History]:
     return body, MemoryTable.from_bytes(blob[end : end + table]), History.from_bytes(blob[end + table :])
 
 
-_OF_FINDING = attrgetter(*Finding.__slots__[1:])
+_OF_FINDING = attrgetter(*(name for name in Finding.__slots__[1:] if name != "blamed"))
 
 
 # A shared encoder: `json.dumps` creates a new one per call, and there are thousands.

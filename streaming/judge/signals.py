@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from streaming.core.settings import QueueName
@@ -81,6 +81,8 @@ class Finding:
 
     was_announced: bool = False
     """Whether it has been announced by itself since it began."""
+    blamed: tuple[str, ...] = field(default=(), compare=False)
+    """The consumers that it names as its cause. Not stored: after a restart every queue is judged."""
 
     @property
     def announced(self) -> bool:

@@ -59,7 +59,7 @@ def test_the_share_of_the_queue_is_that_of_the_whole_window_where_one_consumer_f
         if n % 8 == 2:
             events += finished(at_s + 0.7, f"x{n}", "bad")
     [finding, *_] = [c.finding for c in replayed(events, 800).changes if c.finding.key.signal == "QueueFailing"]
-    assert finding.evidence["consumer"] == "bad"
+    assert (finding.evidence["consumer"], finding.blamed) == ("bad", ("bad",))
     assert finding.evidence["window_s"] == 300
 
 

@@ -52,7 +52,7 @@ def test_consumers_that_nobody_replaces_are_looked_at_farther_ahead() -> None:
     times, (finding, *_) = lagging(one_of_two_dies(2.5), QUIET_UNTIL_S)
     assert DIED_S + 300 < times[0] <= DIED_S + 540
     assert 1_800 < finding.evidence["passes_limit_in_s"] <= 7_200
-    assert finding.evidence["silent_consumers"] == "w1"
+    assert (finding.evidence["silent_consumers"], finding.blamed) == ("w1", ("w1",))
     usual = Settings(now_is_event_time=True, rules=(QueueRule("q", {"lag_forecast_lost_s": 1_800}),))
     assert lagging(one_of_two_dies(2.5), QUIET_UNTIL_S, usual) == ([], [])
 

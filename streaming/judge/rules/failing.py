@@ -226,13 +226,15 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
     if c.summary.numbers["lost_at_receives"]:
         evidence["leave_at_receive_count"] = c.summary.numbers["lost_at_receives"]
     culprit = _culprit(c)
+    blamed: tuple[str, ...] = ()
     if culprit is not None and culprit.evidence["others_failed_ratio"] < OTHERS_RATIO:
         evidence |= culprit.evidence
+        blamed = culprit.consumers
     outlived = c.past.change("outlived", c.now - span_ms)
     if outlived:
         evidence["outlived_deliveries"] = outlived
     evidence["summary"] = _failing_sentence(c, lately, since, evidence)
-    yield c.finding("QueueFailing", "critical", since, evidence)
+    yield c.finding("QueueFailing", "critical", since, evidence, blamed=blamed)
 
 
 def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[str, Any]) -> str:
@@ -281,6 +283,8 @@ def _began(c: Context) -> int:
 class Culprit(NamedTuple):
     """Consumers that fail at least half of their deliveries while others do not."""
 
+    consumers: tuple[str, ...]
+    """Those with the most failures first."""
     evidence: dict[str, Any]
     sustained: bool
     """One of them has failed for longer than the windows of the messages held by a killed consumer would last."""
@@ -316,7 +320,7 @@ def _culprit(c: Context) -> Culprit | None:
         "other_consumers": len(others),
     }
     sustained = any(o.ended >= limits.failing_min_deliveries and _goes_on(c, name, marks) for name, o in bad.items())
-    return Culprit(evidence, sustained)
+    return Culprit(tuple(named), evidence, sustained)
 
 
 def _is_gone(c: Context, consumer: str) -> bool:

@@ -47,6 +47,8 @@ _REASONS = {
     "held_head": "its head is in flight and its consumer does not finish",
     "not_received": "its head is not received although it could be",
 }
+_CULPRITS = {"held_head": "head_consumer", "not_received": "blocking_consumer"}
+"""The evidence that names a consumer as the cause. A head that fails may fail anywhere."""
 
 
 def group_stuck(c: Context) -> Iterator[Finding]:
@@ -70,7 +72,9 @@ def group_stuck(c: Context) -> Iterator[Finding]:
             continue
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
-        finding = c.finding("GroupStuck", "critical", stuck.since, _stuck(c, stuck), group=stuck.group.name)
+        evidence = _stuck(c, stuck)
+        blamed = [evidence.get(_CULPRITS[stuck.reason])] if stuck.reason in _CULPRITS else []
+        finding = c.finding("GroupStuck", "critical", stuck.since, evidence, blamed=blamed, group=stuck.group.name)
         if not announced and (waits := _evidence_of_waiting(c, stuck)) is not None:
             finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
         yield finding

@@ -141,7 +141,8 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
         f"{c.name.queue} falls behind: its oldest visible message is {least}{duration(lag.age_ms)} old and {when}."
         + (f" {cause['cause'][0].upper()}{cause['cause'][1:]}." if cause else "")
     )
-    yield c.finding("QueueLagging", "critical" if lost_soon else "warning", lag.since, evidence)
+    blamed = [name for _, name in _silent_consumers(c, LATELY_MS)] if "silent_consumers" in cause else []
+    yield c.finding("QueueLagging", "critical" if lost_soon else "warning", lag.since, evidence, blamed=blamed)
 
 
 def _forecast_ms(c: Context, fastest_growth: float) -> float:

@@ -144,7 +144,8 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         evidence["summary"] = (
             f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({extended}): {cause}."
         )
-        yield c.finding("MessageHeldTooLong", "warning", since, evidence, message_id=message.message_id)
+        who = [message.consumer]
+        yield c.finding("MessageHeldTooLong", "warning", since, evidence, blamed=who, message_id=message.message_id)
 
 
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
@@ -160,8 +161,8 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
         if arrival.message_id in quiet_ids:
             # It was announced when the queue's depth rose; its id became known only now.
             continue
-        about = {"message_id": arrival.message_id, "part": _which_arrival(arrival, firing)}
-        finding = c.finding("DeadLetterArrived", "warning", arrival.at, _arrival(c, arrival), **about)
+        part, evidence = _which_arrival(arrival, firing), _arrival(c, arrival)
+        finding = c.finding("DeadLetterArrived", "warning", arrival.at, evidence, message_id=arrival.message_id, part=part)
         # One that is not new and no longer fires was announced, and has ended; a later arrival does not bring it back.
         if finding.key in found or c.now - _quiet_from(finding, "arrived_at") < quiet_ms:
             found[finding.key] = finding
