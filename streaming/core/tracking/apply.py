@@ -18,7 +18,7 @@ from streaming.core.events.events import (
     REDRIVEN_IN,
     Events,
 )
-from streaming.core.events.flags import AHEAD, BY_RECEIVE, PRIMARY, SAME_ID
+from streaming.core.events.flags import BY_RECEIVE, PRIMARY, SAME_ID
 from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
@@ -33,6 +33,7 @@ from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses
 from streaming.core.tracking.placeholder_rows import replace_placeholders
+from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
 
@@ -62,13 +63,13 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     known[found] = ~forgotten(state, state.rows.at("ended", rows[found]), settings)
     gone = found & ~known
     skip = ~known & ~alive_news
-    results = np.where(late, 2, 0).astype(np.uint8)
+    results = np.where(late, TOO_LATE, ACCEPTED).astype(np.uint8)
     outside = over_capacity(state, ~found & ~skip, columns["at"][starts], settings)
     left_out = 0
     if skip.any() or outside.any():
         lengths = np.diff(np.append(starts, len(key)))
         of_skipped = np.repeat(skip, lengths)
-        _count_results(state, results[of_skipped], columns["flags"][of_skipped])
+        count_results(state, results[of_skipped], columns["flags"][of_skipped])
         of_outside = np.repeat(outside, lengths)
         left_out = int(((columns["flags"][of_outside] & PRIMARY) != 0).sum())
         np.maximum.at(state.queues.column("left_out_at"), columns["queue"][of_outside], columns["at"][of_outside])
@@ -86,7 +87,7 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     if new.any():
         rows = _insert(state, events, columns, starts, keys, rows, new)
     results = _apply_in_epochs(state, events, Segments(columns, starts, rows), results, settings)
-    _count_results(state, results, columns["flags"])
+    count_results(state, results, columns["flags"])
     return left_out
 
 
@@ -258,10 +259,3 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     forget_losses(state, live.key[rows])
     if anew.any():
         forget(state, rows[anew])
-
-
-def _count_results(state: ShardState, results: Array, flags: Array) -> None:
-    results = np.where((results == 0) & ((flags & AHEAD) != 0), 3, results)
-    counts = np.bincount(results[(flags & PRIMARY) != 0], minlength=4).tolist()
-    for name, n in zip(("accepted", "duplicate", "late", "ahead"), counts, strict=True):
-        state.events_total[name] += n

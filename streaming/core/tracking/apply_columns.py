@@ -29,11 +29,12 @@ from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_win
 from streaming.core.tracking.apply_ends import apply_ends
 from streaming.core.tracking.durations import count_durations
 from streaming.core.tracking.overtaken import note_reached
+from streaming.core.tracking.results import ACCEPTED, DUPLICATE
 from streaming.core.tracking.segments import Segments, count_rows
 
 
 def apply_segments(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
-    """Apply one epoch of every message. Returns the results with duplicates (1) filled in."""
+    """Apply one epoch of every message. Returns the results with duplicates filled in."""
     duplicate = np.zeros(len(seg["code"]), dtype=bool)
     _entered(state, seg, duplicate, settings)
     _touched(state, seg)
@@ -46,7 +47,7 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     note_reached(state, seg.rows)
     apply_ends(state, events, seg, duplicate, settings)
     count_durations(state, seg.rows)
-    return np.where(duplicate & (results == 0), 1, results).astype(np.uint8)
+    return np.where(duplicate & (results == ACCEPTED), DUPLICATE, results).astype(np.uint8)
 
 
 def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Settings) -> None:

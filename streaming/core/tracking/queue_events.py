@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import Events
-from streaming.core.events.flags import AHEAD, COUNTED, PRIMARY
+from streaming.core.events.flags import COUNTED
 from streaming.core.events.late import is_late
 from streaming.core.events.queue_events import (
     BATCH,
@@ -40,6 +40,7 @@ from streaming.core.tracking.admission import has_capacity
 from streaming.core.tracking.attempts import count_retried_of, refold
 from streaming.core.tracking.dead_letters import withdraw_arrivals
 from streaming.core.tracking.dedup import is_new
+from streaming.core.tracking.results import ACCEPTED, DUPLICATE, TOO_LATE, count_results
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 """A batch's failure is remembered for as long as a redelivery can be delayed."""
@@ -63,7 +64,8 @@ def apply_queue_events(state: ShardState, events: Events, settings: Settings) ->
 def _apply_reports(state: ShardState, events: Events, settings: Settings) -> None:
     reported = events.about_queues
     new = is_new(state, reported["identity"], reported["at"])
-    _count_results(state, reported, new, settings)
+    late = is_late(reported["at"], reported["flags"], state.oldest_timely_at(settings))
+    count_results(state, np.where(late, TOO_LATE, np.where(new, ACCEPTED, DUPLICATE)), reported["flags"])
     reported = reported.take(new)
     _hear_collectors(state, reported.take(reported["kind"] == HEARTBEAT))
     # No queue has an empty name.
@@ -81,16 +83,6 @@ def _apply_reports(state: ShardState, events: Events, settings: Settings) -> Non
     _refuse(state, numbers[refused], reported.take(refused))
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
     _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
-
-
-def _count_results(state: ShardState, reported: QueueEvents, new: Array, settings: Settings) -> None:
-    flags = reported["flags"]
-    counts = (flags & PRIMARY) != 0
-    late = is_late(reported["at"], flags, state.oldest_timely_at(settings))
-    result = np.where(late, 0, np.where(~new, 1, np.where((flags & AHEAD) != 0, 2, 3)))[counts]
-    for name, n in zip(("late", "duplicate", "ahead", "accepted"), np.bincount(result, minlength=4).tolist(), strict=True):
-        if n:
-            state.events_total[name] += n
 
 
 def _hear_collectors(state: ShardState, heartbeats: QueueEvents) -> None:
