@@ -39,46 +39,61 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     if not stalled.reached:
         return
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
-    received, in_flight = c.summary.last_received_at, c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"])
-    # Consumers that left half an hour ago no longer receive, whatever they did when the stall began.
-    receiving = received >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
     prefetched = waiting_in_windows(c) if stuck_windows_since(c) is not None else 0
-    reason = "no_progress" if receiving or prefetched else "no_receives"
+    reason = "no_progress" if prefetched or _receives(c, since) else "no_receives"
     passed = passed_over(c) if reason == "no_receives" else 0
-    if prefetched:
-        what = f"consumers hold {plural(c.summary.numbers['in_flight'], 'message')} and finish nothing"
-    elif receiving:
-        what = f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
-    elif passed:
-        are, have, them = ("is", "has", "it") if passed == 1 else ("are", "have", "them")
-        who = f"{plural(passed, 'consumer')} {are} connected and {have} free prefetch capacity"
-        what = f"{who}, but the broker dispatches nothing to {them}: no selector matches these messages, or the queue is paused"
-    elif received:
-        held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
-        what = f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"
-    elif c.basis in ("messages", "consumers", "partial"):
-        what = "no consumer received anything"
-    else:
-        what = "nothing is in flight and the backlog does not fall, by the broker's own counts"
     waiting = f"{plural(visible, 'message')} visible"
     if prefetched:
         waiting = f"{f'{waiting} and ' if visible else ''}{plural(prefetched, 'message')} waiting in prefetch windows"
+    what = _what_consumers_do(c, since, prefetched=prefetched, passed=passed)
     evidence: dict[str, Any] = {
         "reason": reason,
         "stalled_s": seconds(c.now - since),
         "visible": visible,
-        "in_flight": in_flight,
+        "in_flight": _in_flight(c),
         "summary": f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} with {waiting}: {what}.",
     }
     if prefetched:
         evidence["prefetched"] = prefetched
     if passed:
         evidence["consumers_passed_over"] = passed
-    if received:
-        evidence["last_received_at"] = received
+    if c.summary.last_received_at:
+        evidence["last_received_at"] = c.summary.last_received_at
     if c.summary.last_settled_at:
         evidence["last_settled_at"] = c.summary.last_settled_at
     yield c.finding("QueueStalled", "critical", since, evidence)
+
+
+def _receives(c: Context, since: int) -> bool:
+    """Whether consumers received lately: those that left half an hour ago do not, whatever they did when the stall began."""
+    return c.summary.last_received_at >= max(since, c.now - int(c.thresholds.stalled_s * 1000))
+
+
+def _in_flight(c: Context) -> int:
+    return c.knowledge.depth.get("in_flight", c.summary.numbers["in_flight"])
+
+
+def _what_consumers_do(c: Context, since: int, *, prefetched: int, passed: int) -> str:
+    """Describe what the consumers of a stalled queue do.
+
+    `prefetched`: messages that wait in prefetch windows; `passed`: consumers with free capacity that are given nothing.
+    """
+    received = c.summary.last_received_at
+    if prefetched:
+        return f"consumers hold {plural(c.summary.numbers['in_flight'], 'message')} and finish nothing"
+    if _receives(c, since):
+        return f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
+    if passed:
+        are, have, them = ("is", "has", "it") if passed == 1 else ("are", "have", "them")
+        who = f"{plural(passed, 'consumer')} {are} connected and {have} free prefetch capacity"
+        return f"{who}, but the broker dispatches nothing to {them}: no selector matches these messages, or the queue is paused"
+    if received:
+        in_flight = _in_flight(c)
+        held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
+        return f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"
+    if c.basis in ("messages", "consumers", "partial"):
+        return "no consumer received anything"
+    return "nothing is in flight and the backlog does not fall, by the broker's own counts"
 
 
 def is_long_stalled(c: Context, since: int) -> bool:
