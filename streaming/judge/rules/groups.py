@@ -258,20 +258,27 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
         }
         if head.consumer is not None:
             evidence["head_consumer"] = head.consumer
-    cause = _REASONS[stuck.reason]
-    if _waits_unreceived(stuck) and full_windows(c):
-        cause = "its head is not received, and the prefetch window of the group's consumer seems to be full"
-        if (hung := _hung_window(c, stuck)) is not None:
-            evidence["blocking_consumer"], evidence["blocking_message_id"] = hung.consumer, hung.message_id
-            cause = (
-                f"its head is not received; most likely it waits for {hung.consumer}, whose prefetch window is full and which "
-                f"has worked on {hung.message_id} for {duration(c.now - in_work_since(c, hung))}"
-            )
+    cause, blocking = _cause(c, stuck)
+    evidence |= blocking
     evidence["summary"] = (
         f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
         f"{cause}; {_waiting(stuck)}."
     )
     return evidence
+
+
+def _cause(c: Context, stuck: StuckGroup) -> tuple[str, dict[str, Any]]:
+    """Describe why a group does not move; with the evidence of the message that blocks its consumer, if there is one."""
+    if not _waits_unreceived(stuck) or not full_windows(c):
+        return _REASONS[stuck.reason], {}
+    hung = _hung_window(c, stuck)
+    if hung is None:
+        return "its head is not received, and the prefetch window of the group's consumer seems to be full", {}
+    words = (
+        f"its head is not received; most likely it waits for {hung.consumer}, whose prefetch window is full and which "
+        f"has worked on {hung.message_id} for {duration(c.now - in_work_since(c, hung))}"
+    )
+    return words, {"blocking_consumer": hung.consumer, "blocking_message_id": hung.message_id}
 
 
 def _front_is_blocked(c: Context) -> bool:
