@@ -50,13 +50,6 @@ def prepare(table: pa.Table) -> Events:
     seq_kind, seq_hi, seq_lo = read_sequences(plain(table["sequence"]))
     batch = plain(table["batch_id"])
     at = int_column(table["at"])
-    end = np.where(
-        (codes == RECEIVED) | (codes == EXTENDED), int_column(table["invisible_until"]), int_column(table["visible_at"])
-    )
-    first_received_at = np.zeros(n, dtype=np.int64)
-    if table["first_received_at"].null_count < n:
-        reported = int_column(table["first_received_at"])
-        first_received_at = np.where(reported < at - SAME_RECEIVE_MS, reported, 0)
     columns: dict[str, Array] = {
         "code": codes,
         "at": at,
@@ -64,9 +57,9 @@ def prepare(table: pa.Table) -> Events:
         "hi": hi,
         "lo": lo,
         "sent_at": int_column(table["sent_at"]),
-        "first_received_at": first_received_at,
+        "first_received_at": _first_received_at(table, at),
         "receive_count": int_column(table["receive_count"]).astype(np.int32),
-        "end": np.where(codes == RELEASED, np.maximum(end, at), end),
+        "end": _window_ends(table, codes, at),
         "group": group,
         "seq_kind": seq_kind,
         "seq_hi": seq_hi,
@@ -95,6 +88,23 @@ def prepare(table: pa.Table) -> Events:
     if len(others):
         events.columns = events.take(nonzero(events.columns["code"]))
     return events
+
+
+def _first_received_at(table: pa.Table, at: Array) -> Array:
+    """Return when each message was first received, where that was before the event itself; else 0."""
+    if table["first_received_at"].null_count == table.num_rows:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    reported = int_column(table["first_received_at"])
+    first: Array = np.where(reported < at - SAME_RECEIVE_MS, reported, 0)
+    return first
+
+
+def _window_ends(table: pa.Table, codes: Array, at: Array) -> Array:
+    """Return until when each message is held or delayed by its event; 0 where that is not reported."""
+    held = (codes == RECEIVED) | (codes == EXTENDED)
+    end = np.where(held, int_column(table["invisible_until"]), int_column(table["visible_at"]))
+    ends: Array = np.where(codes == RELEASED, np.maximum(end, at), end)
+    return ends
 
 
 def _codes(column: pa.ChunkedArray) -> Array:
