@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from streaming.core.settings import QueueRule
 from tests.core.driving import event
-from tests.judge.driving import Step, judged
+from tests.judge.driving import SETTINGS, Step, judged
 
 WORKER: dict[str, Any] = {"kind": "standard", "retention_s": 345_600, "dead_letter_queue": "dead", "max_retries": 3}
 
@@ -52,6 +54,16 @@ def found(*steps: Step) -> dict[str, str]:
 def test_rules_of_worker_queues(attributes: dict[str, Any], rules: list[str]) -> None:
     """Each alone, and at its boundary."""
     assert list(found(state(0, **attributes))) == rules
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["reported", "configured"])
+def test_a_worker_queue_that_delivers_once_retries_nothing(configured: bool) -> None:
+    """Without `max_retries`, the deliveries in all say so: SQS has its own rule for them."""
+    settings = replace(SETTINGS, rules=(QueueRule("orders", max_receive_count=1),) if configured else ())
+    reported = {"dead_letter_queue": "dead"} | ({} if configured else {"max_receive_count": 1})
+    step = 0, [event("queue_state", 0, attributes=reported, system="cloudflare_queues")]
+    (fired,) = judged([step], settings).firing("QueueMisconfigured")
+    assert fired.evidence["rule"] == "no_retries"
 
 
 @pytest.mark.parametrize(
