@@ -132,7 +132,9 @@ QUEUE_LAGGING = Entry(
         EvidenceField("rate_in_per_s", "messages arriving per second"),
         EvidenceField("rate_out_per_s", "messages settled per second"),
         EvidenceField(
-            "cause", "what changed compared with the hour before: processing time, arrivals, or consumers that fell silent"
+            "cause",
+            "the stuck groups that most waiting messages belong to; or what changed compared with the hour before: processing "
+            "time, arrivals, or consumers that fell silent",
         ),
         EvidenceField(
             "consumers_passed_over",
@@ -165,6 +167,7 @@ QUEUE_LAGGING = Entry(
     },
     fix=(
         "If processing takes longer than before, roll back or repair whatever became slow; otherwise add consumers.",
+        "If the cause is a stuck group, follow GroupStuck: neither a rollback nor more consumers empty it.",
         "If arrivals have doubled, ask the producers' owners before you scale: it may be a loop.",
     ),
     ignore=("A planned backfill: raise lag_limit_s for the queue's pattern.",),

@@ -151,3 +151,45 @@ def test_a_queue_with_a_stuck_group_is_not_announced_again_and_again() -> None:
     outcome = run(seen(poison("fifo", 1), INSTRUMENTATIONS["full"]), trigger_ms=10_000)
     changes = [(line["at"], line["status"]) for line in outcome.signals if line["signal"] == "QueueLagging"]
     assert all(later - earlier >= 120_000 for (earlier, _), (later, _) in pairwise(changes))
+
+
+def test_a_stuck_group_is_the_cause_and_not_work_that_hardly_matters() -> None:
+    """Work takes twice as long as before, but that is 25 ms of each second; nearly all that wait are behind one head."""
+    attributes = {"kind": "fifo", "visibility_timeout_s": 20}
+    events, blocked = [ev("queue_state", 0, attributes=attributes)], 600
+    for s in range(1_200):
+        for g in range(4):
+            about: dict[str, Any] = {"message_id": f"m{s}-{g}", "group": f"g{g}", "sequence": f"{s}{g}", "ordered": True}
+            events.append(ev("sent", s + g / 5, **about))
+            if g == 3 and s >= blocked:
+                continue
+            begin, work_s = s + g / 5 + 0.3, 0.012 if s < blocked else 0.025
+            events.append(ev("received", begin, consumer=f"w{g % 2}", receive_count=1, **about))
+            events.append(ev("deleted", begin + work_s, message_id=about["message_id"]))
+    head = {"message_id": f"m{blocked}-3", "group": "g3", "consumer": "hung"}
+    events.append(ev("received", blocked + 1.2, receive_count=1, invisible_until=events[0]["at"] + (blocked + 21) * 1000, **head))
+    for s in range(blocked + 10, 1_200, 10):
+        events.append(ev("extended", s, invisible_until=events[0]["at"] + (s + 20) * 1000, **head))
+    _, (finding, *_) = lagging(events, 1_200)
+    waiting = finding.evidence["visible"]
+    assert finding.evidence["cause"] == f"group g3 is stuck and holds {waiting - 1} of {waiting} waiting messages"
+    assert "processing_s" not in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "named"),
+    [(0.112, 0.252, True), (0.02, 0.045, False)],
+    ids=["a tenth of their time", "next to nothing of their time"],
+)
+def test_slower_work_is_the_cause_where_consumers_are_busy(before_s: float, after_s: float, named: bool) -> None:
+    """A message comes every two seconds; later the only consumer fetches one in 2.5 s. The evidence has milliseconds."""
+    events = []
+    for i in range(1_000):
+        about = {"message_id": f"m{i}", "consumer": "w"}
+        begin = 2 * i + 0.5 if i < 300 else 600 + 2.5 * (i - 300) + 0.5
+        events += [ev("sent", 2 * i, message_id=f"m{i}"), ev("received", begin, receive_count=1, **about)]
+        events.append(ev("deleted", begin + (before_s if i < 300 else after_s), **about))
+    rule = QueueRule("q", {"lag_limit_s": 300})
+    _, (finding, *_) = lagging(events, 1_200, Settings(now_is_event_time=True, rules=(rule,)))
+    assert finding.evidence.get("processing_s") == (after_s if named else None)
+    assert ("processing" in finding.evidence.get("cause", "")) is named

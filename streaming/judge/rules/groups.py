@@ -14,7 +14,7 @@ from streaming.core.reporting.report import HeldBy, StuckGroup
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.judge import measures
-from streaming.judge.conditions import condition
+from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
@@ -58,9 +58,22 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     in the prefetch window of a busy consumer: the group only waits its turn.
     Once announced, it stays so until the group moves, whether or not consumers receive.
     """
+    for stuck, waits in standing_groups(c):
+        evidence = _stuck(c, stuck)
+        blamed = [evidence.get(_CULPRITS[stuck.reason])] if stuck.reason in _CULPRITS else []
+        finding = c.finding("GroupStuck", "critical", stuck.since, evidence, blamed=blamed, group=stuck.group.name)
+        if waits is not None:
+            finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
+        yield finding
+
+
+@once
+def standing_groups(c: Context) -> list[tuple[StuckGroup, dict[str, Any] | None]]:
+    """Return the groups that GroupStuck is about, each with the evidence that it only waits its turn, None where it is stuck."""
     ordered = c.summary.ordered_facts
     if ordered is None or not ordered.stuck:
-        return
+        return []
+    found = []
     cut_off = _was_cut_off(c)
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
@@ -72,12 +85,8 @@ def group_stuck(c: Context) -> Iterator[Finding]:
             continue
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
-        evidence = _stuck(c, stuck)
-        blamed = [evidence.get(_CULPRITS[stuck.reason])] if stuck.reason in _CULPRITS else []
-        finding = c.finding("GroupStuck", "critical", stuck.since, evidence, blamed=blamed, group=stuck.group.name)
-        if not announced and (waits := _evidence_of_waiting(c, stuck)) is not None:
-            finding = replace(finding, severity="info", evidence={**finding.evidence, **waits}, alerting=False)
-        yield finding
+        found.append((stuck, None if announced else _evidence_of_waiting(c, stuck)))
+    return found
 
 
 def _is_proved(c: Context, stuck: StuckGroup) -> bool:

@@ -11,6 +11,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
 from streaming.judge.rules.failing import is_failing
+from streaming.judge.rules.groups import standing_groups
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
@@ -18,6 +19,10 @@ from streaming.judge.window import Ints, Window
 from streaming.judge.words import duration, per_second, plural, seconds, work_time
 
 CHANGED_FACTOR = 1.5
+BUSY_RATIO = 0.1
+"""Consumers that process for less of their time than this do not make messages wait by how long they process each."""
+STUCK_RATIO = 0.5
+"""From this share of the waiting messages on, those of stuck groups are why the oldest ones wait."""
 LATELY_MS = 120_000
 FASTEST_GROWTH = 1.2
 GONE_NAMED = 5
@@ -233,12 +238,14 @@ def _still_grows(c: Context) -> bool:
 
 
 def _cause(c: Context) -> dict[str, Any]:
-    """Describe what changed against the hour before: processing takes longer, or more messages come.
+    """Describe why messages wait: for stuck groups, or for what changed against the hour before, the work or the arrivals.
 
-    Neither makes messages wait while all consumers have free prefetch capacity.
+    No such change makes messages wait while all consumers have free prefetch capacity.
     """
     if passed := passed_over(c):
         return _silent_consumer_cause(c) or _selector_mismatch_cause(passed)
+    if stuck := _stuck_groups_cause(c):
+        return stuck
     past = c.past
     split = past.last_before(c.now - WINDOW_MS)
     start = max(past.last_before(c.now - HOUR_MS - WINDOW_MS), 0)
@@ -249,10 +256,11 @@ def _cause(c: Context) -> dict[str, Any]:
     if recent_n > 0 and before_n > 0:
         takes = float(work[-1] - work[split]) / recent_n
         took = float(work[split] - work[start]) / before_n
-        if takes >= CHANGED_FACTOR * took > 0:
+        busy_ratio = float(work[-1] - work[split]) / max(int(past.at[-1] - past.at[split]), 1) / max(_consumers(c), 1)
+        if takes >= CHANGED_FACTOR * took > 0 and busy_ratio >= BUSY_RATIO:
             ago = duration(c.now - int(past.at[start]))
             words = f"processing takes {work_time(takes)}, {work_time(took)} in the {ago} before"
-            return {"processing_s": seconds(takes), "processing_before_s": seconds(took), "cause": words}
+            return {"processing_s": round(takes / 1000, 3), "processing_before_s": round(took / 1000, 3), "cause": words}
     span_s = (past.at[-1] - past.at[split]) / 1000
     before_s = (past.at[split] - past.at[start]) / 1000
     comes, came = (sent[-1] - sent[split]) / max(span_s, 1), (sent[split] - sent[start]) / max(before_s, 1)
@@ -260,6 +268,28 @@ def _cause(c: Context) -> dict[str, Any]:
         words = f"arrivals rose from {per_second(came)} to {per_second(comes)} messages/s"
         return {"rate_in_before_per_s": round(float(came), 3), "cause": words}
     return _silent_consumer_cause(c)
+
+
+def _consumers(c: Context) -> int:
+    """Count the consumers that finished a message in the last five minutes, or hold one."""
+    finished = {name for name, at in c.summary.consumer_acks.items() if at >= c.now - WINDOW_MS}
+    return len(finished | {held.consumer for held in c.summary.consumers})
+
+
+def _stuck_groups_cause(c: Context) -> dict[str, Any]:
+    """Name the stuck groups if most of the waiting messages, or the oldest of them, are theirs."""
+    stuck = [group for group, waits in standing_groups(c) if waits is None]
+    visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
+    if not stuck or not visible:
+        return {}
+    oldest = c.knowledge.ages["visible"].since_ms
+    heads = [group.group.head for group in stuck]
+    visible_heads = [head for head in heads if head is not None and head.state == "visible"]
+    holds = min(sum(group.waiting for group in stuck) + len(visible_heads), visible)
+    if holds < STUCK_RATIO * visible and all(head.sent_at_ms != oldest for head in visible_heads):
+        return {}
+    who = f"group {stuck[0].group.name} is stuck and holds" if len(stuck) == 1 else f"{len(stuck)} groups are stuck and hold"
+    return {"cause": f"{who} {holds} of {plural(visible, 'waiting message')}"}
 
 
 def _selector_mismatch_cause(passed: int) -> dict[str, Any]:
