@@ -43,6 +43,9 @@ PENDING_RATIO = 0.5
 """QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
 and their share is at least half of the one at which a queue is failing."""
 
+LOST_SPAN_MS = 30_000
+"""The shortest time over which the rate of lost messages is measured."""
+
 COUNT_HYSTERESIS = 0.5
 """The signal lasts while at least this part of the deliveries ended: with little traffic they are near the limit all the time."""
 CULPRIT_DELIVERIES = 10
@@ -212,9 +215,10 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
             span_ms = failing_span_ms
         lately = outcomes(c, span_ms)
     samples = c.samples_of(window_ms)
-    departed, deleted = samples.change("departed", c.now - window_ms), samples.change("deleted", c.now - window_ms)
-    lost_span_ms = max(c.now - max(int(samples.at[0]), c.now - window_ms), 60_000)
-    lost_per_hour = round(max(departed - deleted, 0) * 3_600_000 / lost_span_ms)
+    # While all was well nothing was lost: the rate is that since the failures began.
+    lost_since = max(min(since, c.now - LOST_SPAN_MS), c.now - window_ms)
+    lost = samples.change("departed", lost_since) - samples.change("deleted", lost_since)
+    lost_per_hour = round(max(lost, 0) * 3_600_000 / (c.now - lost_since))
     evidence: dict[str, Any] = {
         "failed_ratio": round(lately.failed_ratio, 3),
         "deliveries": lately.ended,
