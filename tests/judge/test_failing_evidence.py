@@ -1,4 +1,4 @@
-"""The numbers with which QueueFailing begins."""
+"""The numbers with which QueueFailing begins: how much is lost, and since when deliveries fail."""
 
 from __future__ import annotations
 
@@ -43,3 +43,24 @@ def test_the_rate_of_lost_messages_is_that_since_the_failures_began() -> None:
     change = first(events, 300)
     assert change.at_ms - T0 < 290_000
     assert 3_000 <= change.finding.evidence["lost_or_dead_lettered_per_hour"] <= 3_900
+
+
+MIXED = {n for n in range(60) if n < 2 or n % 2 == 0}
+OUTAGE_FROM = 20
+
+
+@pytest.mark.parametrize(
+    ("fails", "from_s", "to_s"),
+    [
+        (MIXED, 0, 10),
+        (set(range(OUTAGE_FROM, 60)), 5 * OUTAGE_FROM - 5, 5 * OUTAGE_FROM + 5),
+        ({3, *range(OUTAGE_FROM, 60)}, 5 * OUTAGE_FROM - 5, 5 * OUTAGE_FROM + 5),
+        ({3, *range(OUTAGE_FROM, 60)} - {30, 40}, 5 * OUTAGE_FROM - 5, 5 * OUTAGE_FROM + 5),
+    ],
+    ids=["about half fail from the beginning", "a total outage", "one failed long before", "some succeed later"],
+)
+def test_since_when_deliveries_fail(fails: set[int], from_s: int, to_s: int) -> None:
+    """A delivery every five seconds: where some succeed, the last of them does not tell when the others began to fail."""
+    change = first([queue(), *(e for n in range(60) for e in delivery(5 * n, fails=n in fails))], 300)
+    assert from_s <= (change.finding.evidence["failing_since"] - T0) / 1000 <= to_s
+    assert change.finding.since_ms == change.finding.evidence["failing_since"]

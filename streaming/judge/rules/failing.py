@@ -46,6 +46,9 @@ and their share is at least half of the one at which a queue is failing."""
 LOST_SPAN_MS = 30_000
 """The shortest time over which the rate of lost messages is measured."""
 
+TOLERATED_RATIO = 0.5
+"""Failures stand out where more fail than this part of the share at which a queue is failing."""
+
 COUNT_HYSTERESIS = 0.5
 """The signal lasts while at least this part of the deliveries ended: with little traffic they are near the limit all the time."""
 CULPRIT_DELIVERIES = 10
@@ -269,19 +272,25 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
 
 
 def _began(c: Context) -> int:
-    """Return since when deliveries fail: the last settlement if there was none after it, else the first failure remembered."""
+    """Return since when deliveries fail: the last settlement if there was none after it, else the first failure.
+
+    The first failure is that of the time in which failures stand out most, up to now: a healthy time before is left out, with its
+    few failures. Where only some consumers fail, it is the first one remembered.
+    """
     samples = c.samples_of(FAILED.window_ms(c))
-    failed, deleted = samples["failed"], samples["deleted"]
-    if len(samples) < 2:
-        return c.now
-    finishing = nonzero(np.diff(deleted) > 0)
-    failing = nonzero(np.diff(failed) > 0)
+    failed, finished = np.diff(samples["failed"]), np.diff(samples["deleted"])
+    failing = nonzero(failed > 0)
     if not len(failing):
         return c.now
-    first_failure = int(samples.at[failing[0]])
-    if len(finishing) and failing[-1] > finishing[-1]:
-        return max(int(samples.at[finishing[-1] + 1]), first_failure)
-    return first_failure
+    first = failing[0]
+    if is_failing(c):
+        tolerated = TOLERATED_RATIO * c.thresholds.failing_ratio
+        beyond = np.cumsum(((1 - tolerated) * failed - tolerated * finished)[::-1])[::-1]
+        first = failing[np.argmax(beyond[failing])]
+        settled = nonzero(finished > 0)
+        if len(settled) and settled[-1] <= first:
+            return max(int(samples.at[settled[-1] + 1]), int(samples.at[failing[0]]))
+    return int(samples.at[first])
 
 
 class Culprit(NamedTuple):
