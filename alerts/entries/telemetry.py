@@ -101,6 +101,8 @@ TELEMETRY_PARTIAL = Entry(
         "Too few tracked: find the producer or consumer that is not instrumented. A message is tracked from its first event on.",
         "Too many tracked: a consumer deletes without reporting it. Its messages are removed once the broker reports an empty "
         "queue.",
+        "Moves to a dead-letter queue are not seen yet: nothing is to be done. SQS does not report them; they are inferred, most "
+        "of them once a failing consumer has recovered.",
         "Events dropped because of a full buffer: use a larger buffer in the sender, or a faster transport.",
     ),
     ignore=("Right after the first start on a queue with a backlog: earlier messages are unknown until they are received.",),

@@ -78,6 +78,8 @@ class Signs(NamedTuple):
     consumers took before becomes too small a part to be noticed."""
     dead_letters: bool
     """It is a dead-letter queue, which needs no consumer."""
+    unseen_moves: str = ""
+    """Which moves to a dead-letter queue are probably missing, in words: see `unseen_moves`."""
 
 
 def sides(past: Window, now: int) -> Sides:
@@ -186,10 +188,12 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
         if not seen.ends:
             return BasisReason("consumers", f"sends and deletions of {name} are not seen", _DELETIONS.format(name))
         if signs.dead_letters:
-            return BasisReason("consumers", f"moves to {name} are not seen: brokers do not report them", "")
+            return BasisReason("consumers", signs.unseen_moves or f"moves to {name} are not seen", "")
         return BasisReason("consumers", f"sends of {name} are not seen", "instrument its producers")
     # 4. "Sends without any later event: the consumers are missing."
     if seen.sends and not seen.deliveries:
+        if signs.unseen_moves and signs.dead_letters:
+            return BasisReason("producers", signs.unseen_moves, "")
         next_step = "instrument what empties it, if anything does" if signs.dead_letters else "instrument its consumers"
         return BasisReason("producers", f"deliveries and deletions of {name} are not seen", next_step)
     # 5. "The rest is seen in part."
@@ -199,6 +203,8 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
             f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard allows",
             "raise judge.max_messages_per_shard if the workers have the memory, or drain the backlog",
         )
+    if signs.unseen_moves and seen.ends and (signs.dead_letters or not few_sends):
+        return BasisReason("partial", signs.unseen_moves, "")
     if seen.deliveries or seen.sends:
         return BasisReason("partial", _missing(e, seen, name), _next_step(e, seen, name))
     return BasisReason(

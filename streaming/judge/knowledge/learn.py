@@ -33,6 +33,7 @@ from streaming.judge.knowledge.compare import (
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
+from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported
 
@@ -61,6 +62,7 @@ def learn(c: Context) -> Knowledge:
         left_out=left_out,
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,
+        unseen_moves=unseen_moves(c) if c.is_dead_letter_queue or evidence.tracked.contradicted_at else "",
     )
     reason = basis_of(evidence, signs, c.name.queue, c.now)
     if reason.basis != c.memory.basis:

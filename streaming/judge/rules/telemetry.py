@@ -11,6 +11,7 @@ from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import DAY_MS, Context
 from streaming.judge.knowledge.signal_requirements import withheld
+from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.signals import Finding, SignalKey
 from streaming.judge.words import duration, plural, seconds
 
@@ -84,7 +85,7 @@ def telemetry_partial(c: Context) -> Iterator[Finding]:
     counted, tracked = sum(c.broker_counts.values()), c.tracked_near_count
     reason = c.knowledge.reason
     missing = "some sends, or some receives of consumers that are not instrumented" if ratio < 1 else "some deletions"
-    why = reason.why if reason.basis != "messages" else f"{missing} are not reported"
+    why = reason.why if reason.basis != "messages" else unseen_moves(c) or f"{missing} are not reported"
     evidence = {
         "coverage_ratio": round(ratio, 3),
         "tracked": tracked,
