@@ -46,6 +46,8 @@ class GroupView:
     head_receive_count: int
     last_settled_at_ms: int | None
     stuck: bool
+    standing_since_ms: int | None = None
+    """From when on the time counts after which it is stuck; None while its head is delayed, and where groups block nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,7 @@ def _group(g: GroupReport, stuck: bool) -> GroupView:
         head_receive_count=head_receives,
         last_settled_at_ms=settled,
         stuck=stuck,
+        standing_since_ms=g.standing_since or None,
     )
 
 

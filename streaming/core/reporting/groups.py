@@ -92,6 +92,8 @@ def _one_queue(
         oldest=oldest,
         settled=settled,
         head=head,
+        since=np.maximum(np.maximum(live.at("sent", head), w.delay_end[head]), settled),
+        delayed=w.delayed[head],
     )
     stuck, stuck_groups = _stuck(groups, w, number, now, settings)
     look_ahead, hidden = _look_ahead(groups, w, rows, group, number, settings)
@@ -136,8 +138,11 @@ class _Groups:
         oldest: Array,
         settled: Array,
         head: Array,
+        since: Array,
+        delayed: Array,
     ) -> None:
         self.state, self.viewer = state, viewer
+        self.since, self.delayed = since, delayed
         self.names, self.unsettled, self.in_flight = names, unsettled, in_flight
         self.oldest, self.settled, self.head = oldest, settled, head
 
@@ -157,14 +162,16 @@ class _Groups:
                 oldest_sent_at=oldest,
                 last_settled_at=settled,
                 head=head,
+                standing_since=since,
             )
-            for name, unsettled, in_flight, oldest, settled, head in zip(
+            for name, unsettled, in_flight, oldest, settled, head, since in zip(
                 self.state.groups.words(self.names[at]),
                 self.unsettled[at].tolist(),
                 self.in_flight[at].tolist(),
                 self.oldest[at].tolist(),
                 self.settled[at].tolist(),
                 self.viewer.views(self.head[at], ("head",)),
+                np.where(self.delayed[at], 0, self.since[at]).tolist(),
                 strict=True,
             )
         ]
@@ -192,7 +199,7 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
         return [], 0
     thresholds = settings.thresholds(record.name)
     limit = group_stuck_ms(record, settings)
-    since = np.maximum(np.maximum(live.at("sent", groups.head), w.delay_end[groups.head]), groups.settled)
+    since = groups.since
     receives = live.at("receive_count", groups.head)
     passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
     silent_ms = now - record.last_received_at

@@ -66,6 +66,8 @@ class GroupReport(NamedTuple):
     last_settled_at: int
     """Of an ordered queue, whose groups are each in one shard; 0 otherwise, and where none was settled."""
     head: MessageView | None = None
+    standing_since: int = 0
+    """Since when the head of an ordered group could be received, or is in flight, and nothing was settled; 0: it is delayed."""
 
 
 class StuckGroup(NamedTuple):

@@ -116,15 +116,38 @@ def test_no_near_miss_where_the_rule_does_not_apply(queue: QueueView, signal: st
 def test_the_group_nearest_to_stuck_is_named() -> None:
     """The nearest group is the one without progress for longest; groups with a single message cannot be stuck."""
     groups = (
-        GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False),
-        GroupView("slow", 4, 1, NOW_MS - 90 * S, "b", 1, NOW_MS - 45 * S, False),
-        GroupView("quick", 4, 1, NOW_MS - 20 * S, "c", 1, None, False),
+        GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False, NOW_MS - 50 * S),
+        GroupView("slow", 4, 1, NOW_MS - 90 * S, "b", 1, NOW_MS - 45 * S, False, NOW_MS - 45 * S),
+        GroupView("quick", 4, 1, NOW_MS - 20 * S, "c", 1, None, False, NOW_MS - 20 * S),
+        GroupView("delayed", 4, 0, NOW_MS - 59 * S, "d", 0, None, False),
     )
     queue = queue_view("q.fifo", top_groups=groups)
     words = "has finished nothing for 45 s while messages wait behind its head; it fires after 1 min."
     assert near(queue)["GroupStuck"] == f"group slow {words}"
     (of_group,) = NearMisses(queue, Settings(), NOW_MS).of_group(groups[1], frozenset())
     assert of_group.sentence == f"it {words}"
+
+
+@pytest.mark.simulation
+def test_a_group_stands_from_when_its_head_could_be_received() -> None:
+    """Its messages are delayed by 100 s, and others are received: it is stuck at 160 s, and near that only from 100 s on."""
+    attributes = {"kind": "fifo", "visibility_timeout_s": 30}
+    events = [ev("queue_state", 0, "g.fifo", attributes=attributes)]
+    events += [ev("sent", n, "g.fifo", message_id=f"a{n}", group="A", visible_at=T0 + (n + 100) * S) for n in range(3)]
+    for n in range(0, 200, 5):
+        about: dict[str, Any] = {"message_id": f"b{n}", "group": "B"}
+        events += [ev("sent", n, "g.fifo", **about), ev("received", n + 1, "g.fifo", receive_count=1, consumer="c", **about)]
+        events.append(ev("deleted", n + 2, "g.fifo", **about))
+    settings = Settings(now_is_event_time=True)
+    near, fired = {}, []
+    for snapshot in judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 170), settings).snapshots:
+        at_s, (queue,) = (snapshot.at_ms - T0) // 1000, snapshot.queues
+        group = next((g for g in queue.top_groups if g.group == "A"), None)
+        misses = NearMisses(queue, settings, snapshot.at_ms).of_group(group, frozenset()) if group else ()
+        if misses:
+            near[at_s] = misses[0].value
+        fired += [at_s for f in snapshot.firing if f.key.signal == "GroupStuck"]
+    assert (near, fired[0]) == ({s: s - 100 for s in range(100, 160, 10)}, 160)
 
 
 def test_messages_and_consumers_have_near_misses_of_their_own() -> None:
