@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,19 +24,28 @@ class Remedy:
     """The values of the events' `system` to which it applies; empty: all."""
     reasons: tuple[str, ...] = ()
     """The evidence's `reason` (or a part of it) to which it applies; empty: all."""
+    unless_false: str = ""
+    """A field of the evidence: where that is false, the step does not apply."""
 
 
 Step = str | Remedy
 """A plain string applies to every system and reason."""
 
 
-def steps(fix: Sequence[Step], system: str, reason: str, known: Mapping[str, str]) -> tuple[str, ...]:
+def steps(
+    fix: Sequence[Step], system: str, reason: str, known: Mapping[str, str], denied: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return the steps that apply to one signal, with `known` values filled into their commands.
 
+    `denied`: the fields of its evidence that are false.
     `system` is empty for a signal that is not about a queue. If no step names the reason, the steps for all reasons are returned.
     """
     remedies = [step if isinstance(step, Remedy) else Remedy(step) for step in fix]
-    here = [remedy for remedy in remedies if not system or not remedy.systems or system in remedy.systems]
+    here = [
+        remedy
+        for remedy in remedies
+        if (not system or not remedy.systems or system in remedy.systems) and remedy.unless_false not in denied
+    ]
     named = {name for remedy in here for name in remedy.reasons if name in reason}
     return tuple(_filled(remedy.text, known) for remedy in here if not named or not remedy.reasons or named & {*remedy.reasons})
 

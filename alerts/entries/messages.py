@@ -42,6 +42,7 @@ POISON_MESSAGE = Entry(
         EvidenceField(
             "refused_settlements", "reported deletions that were refused as too late: the work succeeds, but outlasts the window"
         ),
+        EvidenceField("has_dead_letter_queue", "false: the queue is reported to have none; absent otherwise"),
         EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),
         EvidenceField(
@@ -81,7 +82,10 @@ POISON_MESSAGE = Entry(
             "A single message cannot be removed from the queue from outside.",
             systems=("aws_sqs", "cloudflare_queues"),
         ),
-        "If there is a dead-letter queue, let the message go there; repair the consumer, then redrive it.",
+        Remedy(
+            "If there is a dead-letter queue, let the message go there; repair the consumer, then redrive it.",
+            unless_false="has_dead_letter_queue",
+        ),
         Remedy(
             "If processing only needs more time than the visibility timeout, raise the timeout, or extend it from the consumer.",
             systems=("aws_sqs", "cloudflare_queues"),

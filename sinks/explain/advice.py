@@ -25,4 +25,5 @@ def advice(finding: Finding, runbook_base_url: str | None = None) -> Advice:
     entry = BY_NAME[finding.key.signal]
     url = None if runbook_base_url is None else f"{runbook_base_url}#{entry.anchor}"
     reason = str(finding.evidence.get("reason", ""))
-    return Advice(entry.meaning, steps(entry.fix, finding.key.system, reason, known_variables(finding)), url)
+    denied = [name for name, value in finding.evidence.items() if value is False]
+    return Advice(entry.meaning, steps(entry.fix, finding.key.system, reason, known_variables(finding), denied), url)

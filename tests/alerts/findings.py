@@ -58,6 +58,8 @@ def messages() -> Events:
     events = [ev("queue_state", 0, attributes=state), ev("sent", 0, message_id="bad"), ev("sent", 0, message_id="held")]
     events += [ev("received", 10 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
     events += [ev("dead_lettered", 200, message_id="bad", to_queue="q-dlq")]
+    events += [ev("queue_state", 0, "alone", attributes={"kind": "standard", "dead_letter_queue": ""})]
+    events += [ev("received", 10 + 40 * n, "alone", message_id="bad", receive_count=n + 1, consumer="w") for n in range(4)]
     events += [ev("received", 1, message_id="held", receive_count=1, consumer="w")]
     events += [ev("extended", at, message_id="held", invisible_until=T0 + (at + 30) * 1000) for at in range(25, 1_000, 25)]
     events += [ev("sent", 0, message_id="lost"), ev("received", 5, message_id="lost", receive_count=3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,14 @@ def found(
 def test_only_steps_that_apply_are_shown(system: str, reason: str, left: tuple[str, ...], why: str) -> None:
     """An on-call engineer sees only steps for this system and this reason."""
     assert steps(FIX, system, reason, {}) == left, why
+
+
+def test_a_step_that_the_evidence_rules_out_is_not_shown() -> None:
+    """A queue without a dead-letter queue cannot let a message go there; where none is known, there may be one."""
+    unknown = advice(found("PoisonMessage")).to_do
+    without = advice(replace(found("PoisonMessage"), evidence={"has_dead_letter_queue": False})).to_do
+    assert [step for step in unknown if step not in without] == [step for step in unknown if "dead-letter queue" in step]
+    assert len(unknown) == len(without) + 1
 
 
 def test_the_runbook_shows_all_steps_with_what_they_apply_to() -> None:

@@ -59,6 +59,7 @@ def test_poison_message_says_whether_there_is_a_receive_limit(tmp_path: Path, at
     events += [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
     (fired,) = replayed(events, tmp_path).signals("PoisonMessage", "firing")
     assert fired["evidence"]["summary"].endswith(f"; {said}.")
+    assert fired["evidence"].get("has_dead_letter_queue") is (False if attributes else None)
 
 
 @pytest.mark.slow

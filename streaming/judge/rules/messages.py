@@ -40,6 +40,8 @@ def poison_message(c: Context) -> Iterator[Finding]:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
             limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt; {_what_follows(c)}"
+        if reports_no_dead_letter_queue(c.summary.attributes):
+            evidence["has_dead_letter_queue"] = False
         evidence |= _who(message)
         refused = message.refused_settlements
         too_late = ""
