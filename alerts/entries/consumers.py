@@ -32,7 +32,7 @@ SLOW_CONSUMER = Entry(
     alert=signal_alert(
         "SlowConsumer",
         "A consumer holds a message much longer than usual.",
-        f"{own_value('count')} consumer(s) of {QUEUE} are slow. Longest hold: "
+        f"Slow consumers of {QUEUE}: {own_value('count')}. Longest hold: "
         f"{companion('queuewatch_consumer_oldest_held_seconds', 'duration')}. In flight: {messages_in('in_flight')}, visible: "
         f"{messages_in('visible')}.",
         matchers=',severity!="info"',

@@ -34,7 +34,7 @@ DEAD_LETTER_ARRIVED = Entry(
             "It stops at the number of findings listed one by one (100 by default)."
         ),
         "A message arrived in a dead-letter queue.",
-        f"{own_value('count')} message(s) arrived in {QUEUE} recently. Waiting there now: {messages_in('visible')}. Time "
+        f"Messages that arrived in {QUEUE} recently: {own_value('count')}. Waiting there now: {messages_in('visible')}. Time "
         f"until retention deletes the first: {companion('queuewatch_dead_letter_expiry_seconds', 'duration', function='min')}.",
     ),
     dashboard="dead-letters",

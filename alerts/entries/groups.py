@@ -40,18 +40,18 @@ GROUP_STUCK = Entry(
         "prefetch window (ActiveMQ gives all of a group to one consumer): a consumer's window is full, and no consumer with a "
         "full window has worked on one message for longer than the limit and twice the 99th percentile of holds. If one has, "
         "the signal is critical and names it.",
-        "On SQS any consumer may receive any group. A group whose head was never received only waits for its turn, and does not "
-        "count as stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
+        "On SQS any consumer may receive any group. A group whose head was never received counts as waiting its turn, not "
+        "stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
         "received had waited for at least a quarter of the limit.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
-        "deleted, a head that seems to have come back may still be in work: for twice the longest hold it does not fire.",
+        "deleted, a head that seems to have come back may still be being processed, so the alert waits twice the longest hold.",
     ),
     thresholds=("group_stuck_visibility_factor", "group_stuck_min_s", "stalled_s"),
     severity="critical",
     alert=signal_alert(
         "GroupStuck",
         "An ordering group is stuck behind its first message.",
-        f"{own_value('count')} group(s) of {QUEUE} are stuck. Oldest message of a group: "
+        f"Stuck groups in {QUEUE}: {own_value('count')}. Oldest message of a group: "
         f"{companion('queuewatch_group_oldest_message_age_seconds', 'duration')}. Highest receive count in the queue: "
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
@@ -218,7 +218,7 @@ CONCURRENCY_COLLAPSED = Entry(
     alert=signal_alert(
         "ConcurrencyCollapsed",
         "Many groups wait while hardly any is being processed.",
-        f"In {QUEUE}, {groups_in('in_flight')} group(s) are being processed while {groups_in('backlog')} have a backlog. Oldest "
+        f"Groups of {QUEUE} being processed: {groups_in('in_flight')}, with a backlog: {groups_in('backlog')}. Oldest "
         f"visible message: {oldest('visible')}. Open findings: {own_value('count')}.",
         matchers=',severity!="info"',
         why=f"{WHY} Findings of severity info are scheduled pauses of the consumers: they are shown, but never alert.",
@@ -278,8 +278,8 @@ NOISY_GROUP = Entry(
     alert=signal_alert(
         "NoisyGroup",
         "One group takes most of the processing capacity.",
-        f"{own_value('count')} group(s) of {QUEUE} take an unfair share. In flight: {messages_in('in_flight')}. Groups with a "
-        f"backlog: {groups_in('backlog')}.",
+        f"Groups of {QUEUE} that take an unfair share: {own_value('count')}. In flight: {messages_in('in_flight')}. Groups with "
+        f"a backlog: {groups_in('backlog')}.",
     ),
     dashboard="groups",
     evidence=(

@@ -29,7 +29,7 @@ POISON_MESSAGE = Entry(
     alert=signal_alert(
         "PoisonMessage",
         "A message is delivered again and again but never finished.",
-        f"{own_value('count')} message(s) of {QUEUE} keep coming back. Highest receive count: "
+        f"Messages of {QUEUE} that keep coming back: {own_value('count')}. Highest receive count: "
         f"{companion('queuewatch_receive_count_max', 'count')}. Oldest unsettled message: {oldest('all')}, without the "
         f"suspects: {oldest('healthy')}.",
     ),
@@ -121,7 +121,7 @@ MESSAGE_HELD_TOO_LONG = Entry(
     alert=signal_alert(
         "MessageHeldTooLong",
         "A consumer has held a message far longer than its visibility timeout.",
-        f"{own_value('count')} message(s) of {QUEUE} have been in flight without a break for too long. Longest hold of a "
+        f"Messages of {QUEUE} in flight without a break for too long: {own_value('count')}. Longest hold of a "
         f"consumer: {companion('queuewatch_consumer_oldest_held_seconds', 'duration')}. In flight: {messages_in('in_flight')}.",
     ),
     dashboard="consumers",

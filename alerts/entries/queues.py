@@ -138,7 +138,7 @@ QUEUE_MISCONFIGURED = Entry(
     alert=signal_alert(
         "QueueMisconfigured",
         "A queue's settings will lose messages or hinder its consumers.",
-        f"{own_value('count')} setting(s) of {QUEUE} are wrong. Dead-lettered so far: "
+        f"Wrong settings of {QUEUE}: {own_value('count')}. Dead-lettered so far: "
         f"{companion('queuewatch_messages_dead_lettered_total', 'count')}, expired: "
         f"{companion('queuewatch_messages_expired_total', 'count')}, dropped: "
         f"{companion('queuewatch_messages_dropped_total', 'count')}.",

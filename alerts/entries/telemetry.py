@@ -34,7 +34,7 @@ TELEMETRY_STALE = Entry(
     alert=signal_alert(
         "TelemetryStale",
         "A collector stopped reporting, so the values of its queues are outdated.",
-        f"{own_value('count')} collector(s) are silent: {SILENT_COLLECTORS}. Do not trust ages and stalls of their queues until "
+        f"Silent collectors: {own_value('count')} ({SILENT_COLLECTORS}). Do not trust ages and stalls of their queues until "
         "they report again.",
         identity=("job",),
     ),
@@ -311,7 +311,8 @@ CLOCK_SKEW = Entry(
         why="The judge only reports leads beyond the skew allowance. The value restarts every hour: its latest maximum counts.",
         summary="A sender's clock runs ahead.",
         description=(
-            f"The clock of a sender of {QUEUE} is {own_value('duration')} ahead. Ages of its messages are too small by that."
+            f"The clock of a sender of {QUEUE} is {own_value('duration')} ahead. The ages of its messages are too low by the "
+            "same amount."
         ),
         for_s=900.0,
         limit=Limit(60.0, "seconds", "maximum lead of a sender's clock"),

@@ -173,6 +173,8 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
     (announced,) = lines.times("DeadLetterExpiring", "firing", queue=dead)
     assert lost_at - DAY <= announced <= lost_at - DAY + 1800
     (lost,) = lines.times("MessageDropped", "firing", queue=dead, message_id="m")
+    (fired,) = lines.signals("MessageDropped", "firing", queue=dead)
+    assert fired["evidence"]["summary"].endswith(f"after it {'arrived' if fifo else 'was sent'}.")
     assert lost_at <= lost <= lost_at + 1800
     expiry = lines.metric("dead_letter_expiry_seconds", queue=dead)
     assert expiry[DAY + 1800] == lost_at - DAY - 1800

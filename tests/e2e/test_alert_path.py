@@ -56,7 +56,7 @@ def test_each_new_dead_letter_notifies_again(stand_in: StandIn, path: AlertPath)
     stand_in.fire("DeadLetterArrived", "orders-dlq", 2)
     _, second = path.notification_of("QueuewatchDeadLetterArrived", 20, arrivals="2")
     assert first["labels"]["queue"] == second["labels"]["queue"] == "orders-dlq"
-    assert second["annotations"]["description"].startswith("2 message(s) arrived in aws_sqs queue orders-dlq")
+    assert second["annotations"]["description"].startswith("Messages that arrived in aws_sqs queue orders-dlq")
     # From another series, queried when the alert fired.
     assert "Time until retention deletes the first: 2h 30m" in second["annotations"]["description"]
 
@@ -65,7 +65,7 @@ def test_a_lasting_signal_notifies_once_and_does_not_flap(stand_in: StandIn, pat
     """More poison messages change the annotation, not the alert; a scrape without the signal does not resolve it."""
     stand_in.fire("PoisonMessage", "orders", 1)
     _, alert = path.notification_of("QueuewatchPoisonMessage", 20)
-    assert alert["annotations"]["description"].startswith("1 message(s) of aws_sqs queue orders")
+    assert alert["annotations"]["description"].startswith("Messages of aws_sqs queue orders")
     stand_in.fire("PoisonMessage", "orders", 3)
     _until(path, 'queuewatch_signals{signal="PoisonMessage"} == 3')
     stand_in.fire("PoisonMessage", "orders", 0)

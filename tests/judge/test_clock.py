@@ -61,6 +61,7 @@ def test_senders_that_are_ahead_fire_for_ten_minutes() -> None:
     memory, said = fired(JudgeMemory.empty(), T0, ahead=2)
     assert [one[:2] for one in said] == [("firing", "senders")]
     assert said[0][2].startswith("2 events so far were dated more than 5 min in the future")
+    assert fired(JudgeMemory.empty(), T0, ahead=1)[1][0][2].startswith("1 event so far was dated")
     memory, said = fired(memory, T0 + 599_000, ahead=2)
     assert said == []
     _, said = fired(memory, T0 + 600_000, ahead=2)

@@ -29,6 +29,9 @@ def test_a_slow_consumer_that_goes_on_may_have_failed() -> None:
     bad = ev("received", 61, message_id="bad", consumer="w", receive_count=1)
     (found,) = seen([bad], 120, 120).firing("SlowConsumer")
     assert found.evidence["summary"].endswith("If it failed, it becomes visible again when its visibility window of 3 min ends.")
+    also = ev("received", 62, message_id="also", consumer="w", receive_count=1)
+    (found,) = seen([bad, also], 120, 120).firing("SlowConsumer")
+    assert "Consumer w of q has held message bad for 59 s (it holds 2); the usual hold" in found.evidence["summary"]
     (found,) = seen([bad], 120, 60).firing("SlowConsumer")
     assert "failed" not in found.evidence["summary"]
 
@@ -39,6 +42,8 @@ def test_a_message_held_too_long_may_be_a_delayed_retry() -> None:
     about = {"message_id": "later", "consumer": "w"}
     kept = [ev("received", 61, receive_count=1, **about), ev("extended", 62, invisible_until=ev("x", 1_262)["at"], **about)]
     (found,) = seen(kept, 1_000, 1_000).firing("MessageHeldTooLong")
-    assert found.evidence["summary"].endswith("its consumer may hang, or delays a retry: it has finished others since.")
+    assert found.evidence["summary"].endswith(
+        "its consumer may be hung or delaying a retry; it has finished other messages since."
+    )
     (found,) = seen(kept, 1_000, 60).firing("MessageHeldTooLong")
-    assert found.evidence["summary"].endswith("its consumer may hang.")
+    assert found.evidence["summary"].endswith("its consumer may be hung.")

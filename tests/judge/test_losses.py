@@ -37,6 +37,23 @@ def test_what_a_shorter_retention_ends_is_reported() -> None:
     assert {finding.key.message_id for finding in judged(steps).firing("MessageDropped")} == {"m2", "m3"}
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("retry; delivery 4 of 4", "(its retries ran out; delivery 4 of 4)"),
+        ("retry", "(its retries ran out)"),
+        ("retries used up", "(retries used up)"),
+    ],
+)
+def test_the_last_retry_of_a_worker_is_named_as_such(reason: str, words: str) -> None:
+    """Its report says what the Worker asked for; the evidence keeps that."""
+    about: dict[str, Any] = {"message_id": "m", "system": "cloudflare_queues"}
+    events = [event("sent", 0, **about), event("received", 1_000, receive_count=4, **about)]
+    (lost,) = judged([(3_000, [*events, event("dropped", 2_000, reason=reason, **about)])]).firing("MessageDropped")
+    assert f"was dropped unprocessed {words} after 4 receives" in lost.evidence["summary"]
+    assert lost.evidence["reason"] == reason
+
+
 ENDS: list[dict[str, Any]] = [
     event("deleted", 20_000, message_id="m"),
     event("dead_lettered", 20_000, message_id="m", to_queue="d"),

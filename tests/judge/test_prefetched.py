@@ -65,6 +65,13 @@ def test_a_message_that_others_overtake_is_held_too_long() -> None:
     assert {message for message, _ in fired} == {"m80"}
 
 
+def test_no_extensions_are_counted_where_no_window_ends() -> None:
+    """ActiveMQ keeps a message with its consumer until it is acknowledged."""
+    (found,) = judged(in_steps(working(left=80), 60, UNTIL_S)).firing("MessageHeldTooLong")
+    assert "extension" not in found.evidence["summary"]
+    assert found.evidence["summary"].endswith("min: its consumer may be hung.")
+
+
 def test_a_consumer_that_hangs_is_noticed_within_the_limit() -> None:
     """It finishes nothing for a quarter of an hour, although its messages are not held for longer than usual."""
     fired = held_too_long(working(hangs_at_s=3_600))

@@ -60,7 +60,7 @@ def test_what_was_destroyed_is_counted() -> None:
         "purges": 1,
         "purged_at": T0 + PURGED_S * 1_000,
         "oldest_age_s": 100.0,
-        "summary": "A purge removed 12 messages from orders that nobody had processed; the oldest was sent 100 s before.",
+        "summary": "A purge removed 12 messages from orders that nobody had processed; the oldest had been sent 100 s earlier.",
         "basis": "messages",
     }
 

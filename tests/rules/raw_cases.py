@@ -75,7 +75,7 @@ SKEW = of("queuewatch_telemetry_clock_skew_seconds")
 
 
 def _skewed(ahead: str) -> Alert:
-    text = f"The clock of a sender of {WHERE} is {ahead} ahead. Ages of its messages are too small by that."
+    text = f"The clock of a sender of {WHERE} is {ahead} ahead. The ages of its messages are too low by the same amount."
     return Alert(labels("warning", component="watcher"), text)
 
 

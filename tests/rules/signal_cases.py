@@ -103,7 +103,7 @@ LEFT = of("queuewatch_dead_letter_expiry_seconds", "orders-dlq")
 
 def _arrivals(n: int) -> Alert:
     text = (
-        f"{n} message(s) arrived in aws_sqs queue orders-dlq ({SCOPE}) recently. Waiting there now: unknown. Time until "
+        f"Messages that arrived in aws_sqs queue orders-dlq ({SCOPE}) recently: {n}. Waiting there now: unknown. Time until "
         "retention deletes the first: 2h 30m 0s."
     )
     return Alert(labels("warning", "orders-dlq", arrivals=str(n)), text)
@@ -133,7 +133,7 @@ HEARD = 'queuewatch_telemetry_last_event_timestamp_seconds{{job="queuewatch",ins
 
 
 def _stale(n: int, who: str) -> Alert:
-    text = f"{n} collector(s) are silent: {who}. Do not trust ages and stalls of their queues until they report again."
+    text = f"Silent collectors: {n} ({who}). Do not trust ages and stalls of their queues until they report again."
     own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
     return Alert(own, text)
 
@@ -155,18 +155,17 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "PoisonMessage",
         "warning",
         _all(RECEIVES, OLDEST_ALL, OLDEST_HEALTHY),
-        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: 5. Oldest unsettled message: 1h 6m 40s, without "
-        "the suspects: 22s.",
-        f"{{n}} message(s) of {WHERE} keep coming back. Highest receive count: unknown. Oldest unsettled message: unknown, "
+        f"Messages of {WHERE} that keep coming back: {{n}}. Highest receive count: 5. Oldest unsettled message: 1h 6m 40s, "
+        "without the suspects: 22s.",
+        f"Messages of {WHERE} that keep coming back: {{n}}. Highest receive count: unknown. Oldest unsettled message: unknown, "
         "without the suspects: unknown.",
     ),
     "MessageHeldTooLong": state_signal(
         "MessageHeldTooLong",
         "warning",
         _all(HELD, IN_FLIGHT),
-        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a consumer: 32m 10s. In "
-        "flight: 12.",
-        f"{{n}} message(s) of {WHERE} have been in flight without a break for too long. Longest hold of a consumer: unknown. In "
+        f"Messages of {WHERE} in flight without a break for too long: {{n}}. Longest hold of a consumer: 32m 10s. In flight: 12.",
+        f"Messages of {WHERE} in flight without a break for too long: {{n}}. Longest hold of a consumer: unknown. In "
         "flight: unknown.",
     ),
     "MessageDropped": (
@@ -254,9 +253,9 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "GroupStuck",
             "critical",
             _all((of("queuewatch_group_oldest_message_age_seconds", group="g1"), "412x40"), RECEIVES, BACKLOG, GROUPS_IN_FLIGHT),
-            f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: 6m 52s. Highest receive count in the queue: 5. "
+            f"Stuck groups in {WHERE}: {{n}}. Oldest message of a group: 6m 52s. Highest receive count in the queue: 5. "
             "Groups with a backlog: 214, in flight: 1.",
-            f"{{n}} group(s) of {WHERE} are stuck. Oldest message of a group: unknown. Highest receive count in the queue: "
+            f"Stuck groups in {WHERE}: {{n}}. Oldest message of a group: unknown. Highest receive count in the queue: "
             "unknown. Groups with a backlog: unknown, in flight: unknown.",
         ),
         Check(
@@ -278,9 +277,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             "ConcurrencyCollapsed",
             "warning",
             _all(GROUPS_IN_FLIGHT, BACKLOG, OLDEST_VISIBLE),
-            f"In {WHERE}, 1 group(s) are being processed while 214 have a backlog. Oldest visible message: 1m 36s. "
-            f"Open findings: {{n}}.",
-            f"In {WHERE}, unknown group(s) are being processed while unknown have a backlog. Oldest visible message: unknown. "
+            f"Groups of {WHERE} being processed: 1, with a backlog: 214. Oldest visible message: 1m 36s. Open findings: {{n}}.",
+            f"Groups of {WHERE} being processed: unknown, with a backlog: unknown. Oldest visible message: unknown. "
             f"Open findings: {{n}}.",
         ),
         Check(
@@ -294,16 +292,16 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "NoisyGroup",
         "info",
         _all(IN_FLIGHT, BACKLOG),
-        f"{{n}} group(s) of {WHERE} take an unfair share. In flight: 12. Groups with a backlog: 214.",
-        f"{{n}} group(s) of {WHERE} take an unfair share. In flight: unknown. Groups with a backlog: unknown.",
+        f"Groups of {WHERE} that take an unfair share: {{n}}. In flight: 12. Groups with a backlog: 214.",
+        f"Groups of {WHERE} that take an unfair share: {{n}}. In flight: unknown. Groups with a backlog: unknown.",
     ),
     "SlowConsumer": (
         *state_signal(
             "SlowConsumer",
             "warning",
             _all(HELD, IN_FLIGHT, VISIBLE),
-            f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: 32m 10s. In flight: 12, visible: 184.",
-            f"{{n}} consumer(s) of {WHERE} are slow. Longest hold: unknown. In flight: unknown, visible: unknown.",
+            f"Slow consumers of {WHERE}: {{n}}. Longest hold: 32m 10s. In flight: 12, visible: 184.",
+            f"Slow consumers of {WHERE}: {{n}}. Longest hold: unknown. In flight: unknown, visible: unknown.",
         ),
         Check(
             "quiet",
@@ -395,8 +393,8 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             (of("queuewatch_messages_expired_total"), "2x40"),
             (of("queuewatch_messages_dropped_total"), "1x40"),
         ),
-        f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: 7, expired: 2, dropped: 1.",
-        f"{{n}} setting(s) of {WHERE} are wrong. Dead-lettered so far: unknown, expired: unknown, dropped: unknown.",
+        f"Wrong settings of {WHERE}: {{n}}. Dead-lettered so far: 7, expired: 2, dropped: 1.",
+        f"Wrong settings of {WHERE}: {{n}}. Dead-lettered so far: unknown, expired: unknown, dropped: unknown.",
     ),
     "TelemetryStale": (
         Check(

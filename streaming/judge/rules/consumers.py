@@ -74,7 +74,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; the usual hold on this queue is {work_time(usual)}" if usual is not None else ""
         client = _client(c, held.consumer)
-        others = f", one of the {held.held} it holds" if held.held > 1 else ""
+        others = f" (it holds {held.held})" if held.held > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
@@ -89,8 +89,8 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         if noisy is not None:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
         evidence["summary"] = (
-            f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id}{others} for "
-            f"{duration(held_ms)}{compared}{nothing}.{retry}{crowd}"
+            f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id} for "
+            f"{duration(held_ms)}{others}{compared}{nothing}.{retry}{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 

@@ -128,7 +128,9 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         all_kept = len(message.attempts) < c.settings.attempts_per_message or any(
             a.what == "received" and a.at_ms <= since for a in message.attempts
         )
-        extended = plural(extensions, "extension") if all_kept else f"at least {plural(extensions, 'extension')}"
+        extended = ""
+        if c.visibility_ms is not None:
+            extended = f" ({'' if all_kept else 'at least '}{plural(extensions, 'extension')})"
         held_by = f" by {message.consumer}" if message.consumer else ""
         evidence: dict[str, Any] = {
             "held_s": seconds(held.value),
@@ -142,9 +144,11 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
             evidence["invisible_until"] = message.invisible_until_ms
         # A change of the visibility that delays a retry looks like one that a long job needs.
         went_on = c.visibility_ms is not None and c.summary.consumer_acks.get(message.consumer or "", 0) > since
-        cause = "its consumer may hang, or delays a retry: it has finished others since" if went_on else "its consumer may hang"
+        cause = "its consumer may be hung"
+        if went_on:
+            cause += " or delaying a retry; it has finished other messages since"
         evidence["summary"] = (
-            f"Message {message.message_id} has been held{held_by} for {duration(held.value)} ({extended}): {cause}."
+            f"Message {message.message_id} has been held{held_by} for {duration(held.value)}{extended}: {cause}."
         )
         who = [message.consumer]
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, blamed=who, message_id=message.message_id)
@@ -391,7 +395,15 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     if reason:
         evidence["reason"] = reason
     how = "expired" if kind == "expired" else "was dropped"
-    why = f" ({reason})" if reason else ""
+    why = f" ({_in_words(reason)})" if reason else ""
     after = f" after {plural(receives, 'receive')}" if known else ""
-    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration(at - sent_at)} after it was sent."
+    # In an ordered dead-letter queue, retention and age count from the move.
+    began = "it arrived" if c.is_dead_letter_queue and c.ordered else "it was sent"
+    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration(at - sent_at)} after {began}."
     return evidence
+
+
+def _in_words(reason: str) -> str:
+    """Return the reason for a loss. A Worker reports the retry that was one too many: `retry`, or `retry; delivery 4 of 4`."""
+    first, *rest = reason.split(";")
+    return ";".join(["its retries ran out", *rest]) if first == "retry" else reason

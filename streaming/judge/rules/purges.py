@@ -59,6 +59,6 @@ def _removed(c: Context, purges: list[Purge], *, exact: bool) -> dict[str, Any]:
     what = plural(removed, "dead letter" if c.is_dead_letter_queue else "message")
     evidence["summary"] = (
         f"{who} removed {what if exact else f'at least {what}'} from {c.name.queue} that nobody had processed; "
-        f"the oldest was sent {duration(oldest_ms)} before."
+        f"the oldest had been sent {duration(oldest_ms)} earlier."
     )
     return evidence

@@ -57,13 +57,15 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
         }
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="service"), "warning", clock.jumped_at, evidence)
     if senders_are_ahead(clock, now):
+        verb = "was" if clock.ahead_total == 1 else "were"
         evidence = {
             "ahead_total": clock.ahead_total,
             "last_ahead_at": clock.ahead_at,
             "allowance_s": seconds(settings.skew_allowance_ms),
             "summary": (
-                f"{plural(clock.ahead_total, 'event')} so far were dated more than {duration(settings.skew_allowance_ms)} in the "
-                "future. They are treated as if they had happened when they arrived, so the ages of those messages are too small."
+                f"{plural(clock.ahead_total, 'event')} so far {verb} dated more than {duration(settings.skew_allowance_ms)} in "
+                "the future. Such events are treated as if they had happened when they arrived, so the ages of their messages "
+                "are too low."
             ),
         }
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="senders"), "warning", clock.ahead_at, evidence)
