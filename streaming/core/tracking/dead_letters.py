@@ -68,9 +68,7 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> Array:
     unseen_before = unseen_receives(rows, hit)
     rows.put("arrived", hit, arrived)
     count_unseen_receives(state, hit, unseen_before)
-    count_rows(state, hit[(flags & F_UNSENT) != 0], T_TOUCHED_UNSENT, sign=-1)
-    flags = (flags & ~np.uint32(F_UNSENT)) | np.uint32(F_ARRIVED | F_ENTERED)
-    rows.put("flags", hit, flags | np.where(was_sent, 0, F_ARRIVED_BY_RECEIVE).astype(np.uint32))
+    rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
     return keys
@@ -100,7 +98,7 @@ def withdraw_arrivals(state: ShardState, queues: Array, settings: Settings) -> N
     for name in ("arrived", "arrived_noticed", "parent", "origin"):
         rows.put(name, hit, DEFAULTS[name])
     state.queues.totals[queues, T_ARRIVED] = 0
-    count_unseen_receives(state, hit[entered], 0)
+    count_unseen_receives(state, hit, 0)
 
 
 def end_originals_of_redriven(state: ShardState, settings: Settings) -> None:

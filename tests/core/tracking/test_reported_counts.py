@@ -66,7 +66,7 @@ def test_deliveries_that_only_the_end_counts_are_not_missing_receives(order: tup
 @pytest.mark.parametrize("origin", [{}, {"from_queue": "orders"}], ids=["its queue alone shows it", "it names its source"])
 @pytest.mark.parametrize("apart", [True, False], ids=["step by step", "at once"])
 def test_receives_of_a_dead_letter_in_its_source_are_not_missing_in_its_own_queue(origin: dict[str, str], apart: bool) -> None:
-    """Its count goes on from its source queue's, and that it was moved there is its entry."""
+    """Its count goes on from its source queue's. Who moved it there is not known where no event says so."""
     attributes = {"dead_letter_queue": "dead", "max_receive_count": 4, "visibility_timeout_s": 4}
     events = [event("queue_state", 0, "orders", attributes=attributes), event("sent", 0, "orders", message_id="m")]
     events += [event("received", 5_000 * n, "orders", message_id="m", receive_count=n) for n in range(1, 5)]
@@ -74,4 +74,17 @@ def test_receives_of_a_dead_letter_in_its_source_are_not_missing_in_its_own_queu
     events += [event("deleted", 31_000, "dead", message_id="m")]
     merged = after(events) if apart else run_steps([(60_000, events), (90_000, [])], SETTINGS)[-1]
     totals = {name: merged.queues[DEAD].total(name) for name in ("received", "arrived", "unseen_receives", "touched_unsent")}
-    assert totals == {"received": 1, "arrived": 1, "unseen_receives": 0, "touched_unsent": 0}
+    assert totals == {"received": 1, "arrived": 1, "unseen_receives": 0, "touched_unsent": 0 if origin else 1}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_receives_are_missing_again_in_a_queue_that_proves_to_be_no_dead_letter_queue(order: tuple[int, ...]) -> None:
+    """Whenever that is known: `x` seems to be a dead letter, and `y`, received once, shows that messages are redriven to its queue."""
+    reports = [
+        event("sent", 0, "work", message_id="m"),
+        event("received", 1_000, "work", message_id="m", receive_count=3),
+        event("received", 2_000, "work", message_id="x", receive_count=2, from_queue="orders"),
+        event("received", 3_000, "work", message_id="y", receive_count=1, from_queue="orders"),
+    ]
+    work = after([reports[n] for n in order]).queues[QueueName("aws_sqs", "", "work")]
+    assert work.total("unseen_receives") == 3
