@@ -51,13 +51,13 @@ def steps(
 
 
 def labelled(fix: Sequence[Step], titles: Mapping[QueueSystem, str]) -> Iterator[str]:
-    """Return all steps, each prefixed with the systems and reasons to which it applies. `titles`: the systems' names."""
+    """Return all steps, prefixed with the systems and reasons to which a step applies. `titles`: the systems' names."""
     for step in fix:
         if isinstance(step, str):
             yield step
             continue
         holds_for = [titles[system] for system in step.systems] + [f"`{reason}`" for reason in step.reasons]
-        yield f"{', '.join(holds_for)}: {step.text}"
+        yield f"{', '.join(holds_for)}: {step.text}" if holds_for else step.text
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:

@@ -90,14 +90,17 @@ def _write_lines(out: Path, lines: Iterator[str]) -> None:
         with out.open("w", encoding="utf-8") as stream:  # a pipe, or /dev/stdout
             stream.writelines(f"{line}\n" for line in lines)
         return
-    scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
+    target = out.resolve()  # a link stays one
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with scratch.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
-        scratch.replace(out)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
+        scratch.replace(target)
+    except OSError as error:
+        error.filename = str(out)
         raise
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 @app.command()

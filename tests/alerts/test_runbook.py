@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +83,13 @@ def test_a_section_holds_everything_the_entry_says(entry: Any) -> None:
         assert f"**Not on {SYSTEM_TITLES[system]}.** {reason}" in section
     for link in entry.links:
         assert f"[{link.title}]({link.url})" in section
+
+
+def test_no_step_begins_with_an_empty_label() -> None:
+    """One that depends on the evidence alone has neither systems nor reasons to name."""
+    runbook = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text(encoding="utf-8")
+    assert "let the message go there" in runbook
+    assert not [line for line in runbook.splitlines() if line.startswith("- :")]
 
 
 def test_it_shows_configured_values() -> None:

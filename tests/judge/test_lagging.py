@@ -176,6 +176,24 @@ def test_a_stuck_group_is_the_cause_and_not_work_that_hardly_matters() -> None:
     assert "processing_s" not in finding.evidence
 
 
+def test_a_small_stuck_group_is_not_the_cause_of_an_overload_though_its_head_is_the_oldest() -> None:
+    """Two of two hundred messages are stuck; the others wait because each takes six times as long as before."""
+    events, free_s = [ev("queue_state", 0, attributes={"kind": "fifo", "visibility_timeout_s": 30})], 0.0
+    for s in range(1_000):
+        about: dict[str, Any] = {"message_id": f"m{s}", "group": f"g{s % 40}", "sequence": str(s), "ordered": True}
+        begin, work_s = max(s + 0.1, free_s), 0.4 if s < 600 else 2.5
+        free_s = begin + work_s
+        events += [ev("sent", s, **about), ev("received", begin, receive_count=1, consumer="w", **about)]
+        events.append(ev("deleted", free_s, consumer="w", message_id=about["message_id"]))
+    for n in range(2):
+        events.append(ev("sent", 590 + n, message_id=f"bad{n}", group="bad", sequence=str(10_000 + n), ordered=True))
+    for count, at in enumerate(range(592, 1_300, 31), start=1):
+        events.append(ev("received", at, message_id="bad0", receive_count=count, consumer="v"))
+        events.append(ev("released", at + 0.9, message_id="bad0"))
+    _, (finding, *_) = lagging([e for e in events if e["at"] <= events[0]["at"] + 1_300_000], 1_300)
+    assert finding.evidence["cause"].startswith("processing takes 2.5 s")
+
+
 @pytest.mark.parametrize(
     ("before_s", "after_s", "named"),
     [(0.112, 0.252, True), (0.02, 0.045, False)],

@@ -22,7 +22,7 @@ CHANGED_FACTOR = 1.5
 BUSY_RATIO = 0.1
 """Consumers that process for less of their time than this do not make messages wait by how long they process each."""
 STUCK_RATIO = 0.5
-"""From this share of the waiting messages on, those of stuck groups are why the oldest ones wait."""
+"""From this share of the waiting messages on, those of stuck groups are why the queue lags, not the work or the arrivals."""
 LATELY_MS = 120_000
 FASTEST_GROWTH = 1.2
 GONE_NAMED = 5
@@ -277,16 +277,15 @@ def _consumers(c: Context) -> int:
 
 
 def _stuck_groups_cause(c: Context) -> dict[str, Any]:
-    """Name the stuck groups if most of the waiting messages, or the oldest of them, are theirs."""
+    """Name the stuck groups if most of the waiting messages are theirs."""
     stuck = [group for group, waits in standing_groups(c) if waits is None]
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
     if not stuck or not visible:
         return {}
-    oldest = c.knowledge.ages["visible"].since_ms
     heads = [group.group.head for group in stuck]
-    visible_heads = [head for head in heads if head is not None and head.state == "visible"]
-    holds = min(sum(group.waiting for group in stuck) + len(visible_heads), visible)
-    if holds < STUCK_RATIO * visible and all(head.sent_at_ms != oldest for head in visible_heads):
+    visible_heads = sum(head is not None and head.state == "visible" for head in heads)
+    holds = min(sum(group.waiting for group in stuck) + visible_heads, visible)
+    if holds < STUCK_RATIO * visible:
         return {}
     who = f"group {stuck[0].group.name} is stuck and holds" if len(stuck) == 1 else f"{len(stuck)} groups are stuck and hold"
     return {"cause": f"{who} {holds} of {plural(visible, 'waiting message')}"}

@@ -79,7 +79,7 @@ def test_receives_of_a_dead_letter_in_its_source_are_not_missing_in_its_own_queu
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_receives_are_missing_again_in_a_queue_that_proves_to_be_no_dead_letter_queue(order: tuple[int, ...]) -> None:
-    """Whenever that is known: `x` seems to be a dead letter, and `y`, received once, shows that messages are redriven to its queue."""
+    """Whenever that is known: `x` seems to be a dead letter; `y`, received once, shows that messages are redriven there."""
     reports = [
         event("sent", 0, "work", message_id="m"),
         event("received", 1_000, "work", message_id="m", receive_count=3),

@@ -144,11 +144,24 @@ def test_anything_but_a_checkpoint_is_refused_and_left_alone(command: str, given
 def test_a_file_that_export_cannot_write_is_named(tmp_path: Path) -> None:
     """So is one on a full disk, of which the system gives no name."""
     checkpoint = unpacked(NAMES[-1], tmp_path)
-    for out, problem in ((tmp_path, "Is a directory"), (Path("/dev/full"), "No space left on device")):
+    names = (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none" / "out", "No such file"),
+        (Path("/dev/full"), "No space left on device"),
+    )
+    for out, problem in names:
         done = queuewatch("state", "export", checkpoint, "--out", out)
         assert isinstance(done.exception, CommandError), done.exception
         assert str(done.exception).startswith(f"{out}: {problem}")
     assert str(done.exception).endswith("; free space, or name another disk")
+
+
+def test_export_writes_to_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(tmp_path / "state.ndjson")
+    done = queuewatch("state", "export", unpacked(NAMES[-1], tmp_path), "--out", tmp_path / "latest")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "latest").is_symlink()
+    assert (tmp_path / "state.ndjson").read_text().startswith("{")
 
 
 def test_an_export_that_fails_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
