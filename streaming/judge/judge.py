@@ -9,7 +9,7 @@ import numpy as np
 
 from streaming.core.clock import record_future_events
 from streaming.core.columns import nonzero
-from streaming.core.reporting.merge import LOADED_TOGETHER, Merged
+from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.aggregated_queues import AggregatedQueues
@@ -32,8 +32,10 @@ from streaming.judge.snapshot import QueueStatus, Snapshot
 from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
 
-SILENT_DEPTH_MS = 600_000
-"""A queue known only by its attributes vanishes when they have not been reported for this long."""
+UNCOUNTED_VANISH_MS = 600_000
+"""A queue known only by the broker's reports vanishes when none came for this long…"""
+OVERDUE_RATIO = 1.25
+"""…and for this many times the interval between its last two counts: polls may be far apart, and come late."""
 
 
 def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:
@@ -207,14 +209,18 @@ def _apply_rules(c: Context) -> tuple[dict[SignalKey, Finding], dict[SignalName,
 def _present(merged: Merged, now: int, settings: Settings) -> Bools:
     """Return which queues have not vanished.
 
-    A queue vanishes when it is empty and had no event for long, or when it was only ever counted and no longer is.
+    A queue vanishes when it is empty and had no event for long, or when it was only ever counted and the next count is
+    overdue.
     """
     queues = merged.queues
     column = queues.columns
     heard = np.maximum(column["last_event_at"], column["last_state_at"])
     silent = now - heard > settings.forget_queue_after_ms
     reported_only = ~column["messages_seen"] & (column["last_state_at"] > 0)
-    silent = np.where(reported_only, now - column["last_state_at"] > SILENT_DEPTH_MS, silent)
+    unreported_ms = now - column["last_state_at"]
+    silent = np.where(reported_only, unreported_ms > UNCOUNTED_VANISH_MS, silent)
+    uncounted = nonzero(reported_only & silent)
+    silent[uncounted] = unreported_ms[uncounted] > OVERDUE_RATIO * _between_counts(queues, uncounted)
     present: Bools = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
     present[list({*queues.places_of("losses"), *queues.places_of("purges")})] = True
     for arrival in merged.arrivals:
@@ -222,3 +228,14 @@ def _present(merged: Merged, now: int, settings: Settings) -> Bools:
         if place is not None:
             present[place] = True
     return present
+
+
+def _between_counts(queues: MergedQueues, places: Ints) -> Ints:
+    """Return the milliseconds between the last two counts of each of the queues at `places`; 0 where there are fewer."""
+    between = np.zeros(len(places), dtype=np.int64)
+    for shard, rows in queues.shard_rows(places):
+        queue, at, *_ = shard.depths
+        first, end = np.searchsorted(queue, rows), np.searchsorted(queue, rows, side="right")
+        twice = nonzero(end - first > 1)
+        between[twice] = np.maximum(between[twice], at[end[twice] - 1] - at[end[twice] - 2])
+    return between
