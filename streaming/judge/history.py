@@ -26,6 +26,8 @@ DENSE_MS = 660_000
 AGE_TO_GAP = 20
 """Older than the dense range, a sample is dropped when its neighbours are closer together than their age divided by this."""
 SAMPLES_KEPT_MS = 14 * 86_400_000
+MOST_UNUSED = 1 / 8
+"""Of the places in a sample, so many may be those of forgotten queues: to remove them, every sample is compressed again."""
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
@@ -48,6 +50,9 @@ class History:
 
     def __init__(self) -> None:
         self._place: dict[QueueName, int] = {}
+        """The place of each known queue in every sample, ascending."""
+        self._width = 0
+        """How many places there are, with those of queues that were forgotten."""
         self._names: Sequence[QueueName] = ()
         self._places: Ints = np.zeros(0, dtype=np.int64)
         self._packed_names: bytes | None = None
@@ -85,10 +90,12 @@ class History:
         if names != self._names:
             self._forget(names)
             for name in names:
-                self._place.setdefault(name, len(self._place))
+                # One that comes back gets another place: its earlier one has the samples of before.
+                if self._place.setdefault(name, self._width) == self._width:
+                    self._width += 1
             self._names, self._packed_names = names, None
             self._places = np.array([self._place[name] for name in names], dtype=np.int64)
-        table = np.zeros((len(self._place), len(FIELDS)), dtype=np.int64)
+        table = np.zeros((self._width, len(FIELDS)), dtype=np.int64)
         table[self._places] = values
         self._dense, self._delay_ms = None, delay_ms
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
@@ -180,7 +187,10 @@ class History:
     def to_bytes(self) -> bytes:
         """Serialize the kept samples; the present is not one of them."""
         if self._packed_names is None:
-            self._packed_names = json.dumps([list(name) for name in self._place], separators=(",", ":")).encode()
+            used = {place: name for name, place in self._place.items()}
+            # No queue has the name of an unused place, so the first `add` after a restart forgets it.
+            stored = [used.get(place) or ("", "", str(place)) for place in range(self._width)]
+            self._packed_names = json.dumps(stored, separators=(",", ":")).encode()
         head = {"fields": FIELDS, "samples": [[s.at, len(s.rows), len(s.packed), s.delay_ms] for s in self._samples]}
         text = json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"queues":' + self._packed_names + b"}"
         return b"".join((struct.pack("<I", len(text)), text, *(s.packed for s in self._samples)))
@@ -194,6 +204,7 @@ class History:
             known = [(i, COLUMN[name]) for i, name in enumerate(head["fields"]) if name in COLUMN]
             history, start = cls(), 4 + length
             history._place = {QueueName(*name): i for i, name in enumerate(head["queues"])}
+            history._width = len(head["queues"])
             before = np.zeros((0, len(head["fields"])), dtype=np.int64)
             for at, rows, size, *delay_ms in head["samples"]:
                 before = _undo(blob[start : start + size], before, rows, len(head["fields"]))
@@ -249,11 +260,13 @@ class History:
         return np.array(times, dtype=np.int64), values
 
     def _forget(self, names: Sequence[QueueName]) -> None:
-        gone = self._place.keys() - set(names)
-        if not gone:
+        """Forget all other queues. Their places stay, empty from now on, until many are unused."""
+        for name in self._place.keys() - set(names):
+            del self._place[name]
+        if self._width - len(self._place) <= self._width * MOST_UNUSED:
             return
-        kept = np.array([place for name, place in self._place.items() if name not in gone], dtype=np.int64)
-        self._place = {name: i for i, name in enumerate(name for name in self._place if name not in gone)}
+        kept = np.array(list(self._place.values()), dtype=np.int64)
+        self._place, self._width = {name: i for i, name in enumerate(self._place)}, len(self._place)
         before = np.zeros((0, len(FIELDS)), dtype=np.int64)
         for sample in self._samples:
             sample.rows = sample.rows[kept[kept < len(sample.rows)]]
