@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -132,6 +133,39 @@ def test_files_of_a_dead_process_are_published(tmp_path: Path) -> None:
     living.close()
     other.close()
     assert sorted(shown(tmp_path)) == [b"mine\n", b"x\n", b"{1}\n{2}\n"]
+
+
+@pytest.mark.parametrize("act", ["send", "flush"])
+@pytest.mark.parametrize("set_back_s", [0, 3600])
+def test_files_of_a_process_that_was_restarted_at_once_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, set_back_s: int
+) -> None:
+    """They are too young when the next process begins. It looks again even with one file open, or when it has nothing to send."""
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(
+        "queuewatch.transports.spool.time",
+        SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: time.time() + clock.now_s - 1000, time_ns=time.time_ns),
+    )
+    program = (
+        "import os, sys; from queuewatch.transports.spool import SpoolTransport as S;"
+        "s = S(sys.argv[1], durable=True); s.send(b'{1}\\n'); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    spool = SpoolTransport(str(tmp_path), max_age_s=1000 if act == "send" else 1)
+    spool.send(b"{2}\n")
+    assert b"{1}\n" not in shown(tmp_path)
+    assert spool.due_s() == (10 if act == "send" else 1)
+    clock.now_s += 5
+    spool.flush() if act == "flush" else spool.send(b"{3}\n")
+    assert b"{1}\n" not in shown(tmp_path)
+    assert spool.due_s() == 5
+    clock.now_s += 5 - set_back_s
+    monkeypatch.setattr("queuewatch.transports.spool.time.monotonic", lambda: clock.now_s + set_back_s)
+    assert spool.due_s() == 0
+    spool.flush() if act == "flush" else spool.send(b"{4}\n")
+    assert b"{1}\n" in shown(tmp_path)
+    assert spool.due_s() == (None if act == "flush" else 990)
+    spool.close()
 
 
 def test_two_transports_of_a_process_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ _OPEN_SUFFIX: Final = ".open"
 _MEASURE_EVERY_S: Final = 10.0
 _ADOPT_AFTER_S: Final = 5.0
 """Younger files may belong to a process that has created but not yet locked them."""
+_ADOPT_EVERY_S: Final = 10.0
 _sequence = itertools.count(1)
 """Counts the files of all transports of this process: two of them may open a file in one folder in the same millisecond."""
 
@@ -36,8 +37,9 @@ class SpoolTransport(Transport):
 
     A reader that lists `*.ndjson` sees only complete, synced files. A file is renamed at `max_file_bytes` or `max_age_s`. A
     folder with more than `max_folder_bytes` accepts no more until its reader has removed some files. With `durable`, each
-    payload is synced to disk before `send` returns. If a process dies, the next process on its host that opens the folder
-    renames the files that it left open. If the folder or the open file is removed, both are created again, with the same content.
+    payload is synced to disk before `send` returns. If a process dies, the next process on its host that sends to the folder
+    renames the files that it left open, about ten seconds after its first send. If the folder or the open file is removed, both
+    are created again, with the same content.
     """
 
     def __init__(
@@ -64,7 +66,8 @@ class SpoolTransport(Transport):
         self._path = self._folder
         self._size = 0
         self._opened_s = 0.0
-        self._ready = False
+        self._adopted_s = float("-inf")
+        self._left_young = False
         self._folder_bytes = 0
         self._measured_s = float("-inf")
 
@@ -72,6 +75,7 @@ class SpoolTransport(Transport):
         try:
             if self._is_due():
                 self._show()
+            self._adopt_in_time()
             file = self._opened()
             self._check_room(len(payload))
             position = self._size
@@ -96,11 +100,17 @@ class SpoolTransport(Transport):
     def flush(self) -> None:
         try:
             self._show()
+            self._adopt_in_time()
         except OSError as error:
             raise SendError(f"{self.name}: {error.strerror or error}", retry=True) from error
 
     def due_s(self) -> float | None:
-        return None if self._file is None else max(0.0, self._max_age_s - self._age_s())
+        waits_s = []
+        if self._file is not None:
+            waits_s.append(self._max_age_s - self._age_s())
+        if self._left_young:
+            waits_s.append(self._adopted_s + _ADOPT_EVERY_S - time.monotonic())
+        return max(0.0, min(waits_s)) if waits_s else None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -136,9 +146,6 @@ class SpoolTransport(Transport):
 
     def _create(self, content: bytes) -> tuple[Path, FileIO]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        if not self._ready:
-            self._adopt()
-            self._ready = True
         stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
         path = self._folder / f".{stem}{_OPEN_SUFFIX}"
         file = path.open("x+b", buffering=0)
@@ -191,23 +198,40 @@ class SpoolTransport(Transport):
                 retry=True,
             )
 
+    def _adopt_in_time(self) -> None:
+        """Adopt at the first call and then every ten seconds, because files are still too young after a prompt restart."""
+        if time.monotonic() - self._adopted_s >= _ADOPT_EVERY_S:
+            self._adopted_s = time.monotonic()
+            self._adopt()
+
     def _adopt(self) -> None:
-        """Rename the files of processes that died to their final names."""
+        """Rename the files of processes that died to their final names.
+
+        Only those of this host: on a shared volume, the lock of a process on another host may be invisible.
+        """
+        self._left_young = False
+        for path in self._folder.glob(f".*-{self._host}-*{_OPEN_SUFFIX}"):
+            if path != self._path:
+                with contextlib.suppress(OSError):
+                    self._adopt_file(path)
+
+    def _adopt_file(self, path: Path) -> None:
         if _lock is None:
             return
-        for path in self._folder.glob(f".*-{self._host}-*{_OPEN_SUFFIX}"):
-            with contextlib.suppress(OSError), path.open("r+b") as file:
-                if time.time() - path.stat().st_mtime < _ADOPT_AFTER_S:
-                    continue
-                _lock(file, _EXCLUSIVE)  # fails while its writer is alive
-                content = file.read()
-                whole = content.rfind(b"\n") + 1
-                if whole:
-                    file.truncate(whole)
-                    os.fsync(file.fileno())
-                    os.rename(path, _visible(path))
-                else:
-                    path.unlink()
+        with path.open("r+b") as file:
+            # After the clock was set back, the age is negative for as long.
+            if 0 <= time.time() - path.stat().st_mtime < _ADOPT_AFTER_S:
+                self._left_young = True
+                return
+            _lock(file, _EXCLUSIVE)  # fails while its writer is alive
+            content = file.read()
+            whole = content.rfind(b"\n") + 1
+            if whole:
+                file.truncate(whole)
+                os.fsync(file.fileno())
+                os.rename(path, _visible(path))
+            else:
+                path.unlink()
 
 
 def _removed_content(file: FileIO) -> bytes:
