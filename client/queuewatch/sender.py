@@ -105,12 +105,21 @@ class BackgroundSender:
 
         May be called in a signal handler.
         """
+        return not self._begin_flush() or self._box.wait_until_empty(timeout_s)
+
+    def hurry(self) -> None:
+        """Send everything offered so far without lingering, and do not wait for it. May be called in a signal handler."""
+        if self._begin_flush():
+            self._box.hurry()
+
+    def _begin_flush(self) -> bool:
+        """Start the thread if it is needed; return False if there is nothing to send."""
         _notice_fork()
         if self._thread is None and not self._box:
-            return True
+            return False
         if self._thread is None or not self._thread.is_alive():
             self._start()
-        return self._box.wait_until_empty(timeout_s)
+        return True
 
     def close(self, deadline_s: float | None = None) -> None:
         """Send remaining events within `deadline_s` (default: the exit deadline) and count the rest as dropped.
@@ -387,7 +396,17 @@ _senders: weakref.WeakSet[BackgroundSender] = weakref.WeakSet()
 def flush_all() -> bool:
     """Flush all senders of this process within the longest exit deadline; return False on a timeout."""
     senders = list(_senders)
-    end_s = time.monotonic() + max((sender.exit_deadline_s for sender in senders), default=0.0)
+    return flush_within(senders, max((sender.exit_deadline_s for sender in senders), default=0.0))
+
+
+def flush_within(senders: Sequence[BackgroundSender], timeout_s: float) -> bool:
+    """Flush several senders at the same time, so that one with a dead destination costs the others nothing.
+
+    Returns False if they need more than `timeout_s` together.
+    """
+    end_s = time.monotonic() + timeout_s
+    for sender in senders:
+        sender.hurry()
     done = [sender.flush(end_s - time.monotonic()) for sender in senders]
     return all(done)
 

@@ -11,7 +11,7 @@ from queuewatch.celery_exit import flush_before_celery_exit
 from queuewatch.environment import TO_VARIABLE
 from queuewatch.handles import HandleMap
 from queuewatch.log import log_error
-from queuewatch.sender import BackgroundSender, flush_all
+from queuewatch.sender import BackgroundSender, flush_all, flush_within
 from queuewatch.sigterm import flush_before_sigterm, leave_sigterm_alone
 from queuewatch.transports import Transport, open_transport
 
@@ -85,8 +85,7 @@ def release(shared: SharedSender) -> bool:
 
 def flush(timeout_s: float = 5.0) -> bool:
     """Wait until everything that this process has reported so far is sent; return False on a timeout."""
-    done = [shared.sender.flush(timeout_s) for shared in list(_shared.values())]
-    return all(done)
+    return flush_within([shared.sender for shared in list(_shared.values())], timeout_s)
 
 
 def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import queuewatch
 from queuewatch import SendError
-from queuewatch.sender import BackgroundSender
+from queuewatch.handles import HandleMap
+from queuewatch.mailbox import Mailbox
+from queuewatch.sender import BackgroundSender, flush_all
+from queuewatch.sharing import SharedSender
 from queuewatch.transports.base import SENDER_THREAD
 from tests.client.transports import Broken, Kept, later
 from tests.waiting import until
@@ -256,6 +261,32 @@ def test_several_destinations_share_the_deadline_at_exit(monkeypatch: pytest.Mon
     for sender in senders:
         sender._close_at_exit()
     assert given == [2, 0, 0, 3, 0]
+
+
+@pytest.mark.parametrize("flush", [queuewatch.flush, lambda _: flush_all()], ids=["flush", "SIGTERM"])
+def test_all_senders_are_flushed_at_the_same_time(monkeypatch: pytest.MonkeyPatch, flush: Callable[[float], bool]) -> None:
+    """Two dead destinations come first: they do not double the timeout, and the third gets its events."""
+    kept = Kept()
+    transports = [Broken(later()), Broken(later()), kept]
+    senders = [BackgroundSender(transport, linger_s=600, exit_deadline_s=0.5) for transport in transports]
+    monkeypatch.setattr("queuewatch.sender._senders", senders)
+    shared = {n: SharedSender(n, sender, HandleMap(1)) for n, sender in enumerate(senders)}
+    monkeypatch.setattr("queuewatch.sharing._shared", shared)
+    waits_s: list[float] = []
+    wait_until_empty = Mailbox.wait_until_empty
+
+    def recorded(box: Mailbox, timeout_s: float) -> bool:
+        waits_s.append(max(0.0, timeout_s))
+        return wait_until_empty(box, timeout_s)
+
+    monkeypatch.setattr(Mailbox, "wait_until_empty", recorded)
+    for sender in senders:
+        sender.offer(events(1))
+    assert not flush(0.5)
+    assert sum(waits_s) < 0.6
+    assert len(kept.events()) == 1
+    for sender in senders:
+        sender.close(0)
 
 
 def test_a_limit_of_time_may_be_infinite() -> None:
