@@ -11,7 +11,7 @@ import pytest
 from queuewatch import open_transport
 from queuewatch.sender import BackgroundSender
 from queuewatch.transports.base import SendError
-from queuewatch.transports.secrets import redact, secret
+from queuewatch.transports.secrets import redact, secret, shown
 from tests.client.transports import Broken
 from tests.services.process import free_port
 
@@ -57,6 +57,20 @@ def test_a_token_that_no_header_can_carry_is_not_shown(
         f"spool:?x={SECRET}",
         f"sqs:q?key={SECRET}",
         f"http://[::1/?token={SECRET}",
+        f"http://me:{SECRET}/{SECRET}@host:9400/api",
+        f"http://me:{SECRET}@{SECRET}@host:port/api",
+        f"http:me:{SECRET}@host/x",
+        f"https://me:[{SECRET}@host/x",
+        f"http://me:{SECRET}?{SECRET}@host:9400/api",
+        f"kafka://me:{SECRET}/{SECRET}@host:9092/topic",
+        f"kafka://me:{SECRET}/{SECRET}@host:9092",
+        f"kafka://me:1/{SECRET}@host",
+        f"kafka://me:{SECRET}?{SECRET}@host:9092/topic",
+        f"kafka://b:9092?sasl_plain_password=x@{SECRET}",
+        f"kafka//me:{SECRET}@host/t",
+        f"{SECRET}@host:9092/t",
+        f"me:{SECRET}@host:9092/t",
+        f"spool:/x:{SECRET}@host?max_age_s=soon",
     ],
 )
 def test_an_invalid_destination_is_named_without_its_secret(to: str) -> None:
@@ -64,6 +78,30 @@ def test_an_invalid_destination_is_named_without_its_secret(to: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         open_transport(to)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "readable"),
+    [
+        ("http://user:s3/cret@host:9400/api", "http://***@host:9400/api"),
+        ("kafka//user:s3cret@host/t", "kafka//***@host/t"),
+        ("http:user:s3cret@host/x", "http:***@host/x"),
+        ("user:s3cret@host:9092/t?x=1", "user:***@host:9092/t"),
+        ("http://host/a?key=x@y", "http://***"),
+        ("spool:/srv/a@b/spool?x=1", "spool:/***@b/spool"),
+        ("kafka://a:9092,b:9092/t?client_id=x", "kafka://a:9092,b:9092/t"),
+        ("http://[::1/?x=1", "http://[::1/"),
+    ],
+)
+def test_what_an_error_shows_of_a_destination(url: str, readable: str) -> None:
+    """It still says which one is wrong."""
+    assert shown(url) == readable
+
+
+@pytest.mark.parametrize("to", [f"http://me:1/{SECRET}@host/x", f"sqs:me:{SECRET}@host", f"http://me:1?{SECRET}@host/x"])
+def test_a_password_in_an_accepted_destination_is_not_in_its_name(to: str) -> None:
+    """The URL is valid, and means something else than its author thinks."""
+    assert SECRET not in open_transport(to).name
 
 
 def test_a_destination_is_shown_without_its_query() -> None:

@@ -41,12 +41,12 @@ def open_transport(to: str, *, durable: bool = False, default_region: str | None
         return SpoolTransport(path.removeprefix("//"), durable=durable, **_convert(to, options, known))
     if scheme == "sqs":
         return SqsTransport(path.removeprefix("//"), default_region=default_region, **_convert(to, options, {"region": str}))
-    raise ValueError(f"{shown(to)!r}: {scheme!r} is not a telemetry transport; use {_FORMS}")
+    raise ValueError(f"{shown(to)!r}: {shown(scheme)!r} is not a telemetry transport; use {_FORMS}")
 
 
 def _kafka(to: str) -> KafkaTransport:
     parts = split_url(to)
-    if parts.username or parts.password:
+    if "@" in parts.netloc + parts.path:
         raise ValueError(
             "a Kafka password does not belong in the URL; set QUEUEWATCH_KAFKA_USERNAME and "
             "QUEUEWATCH_KAFKA_PASSWORD (or QUEUEWATCH_KAFKA_PASSWORD_FILE)"

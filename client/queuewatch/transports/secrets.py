@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,6 +13,9 @@ from queuewatch.transports.base import SendError
 TOKEN_VARIABLE: Final = "QUEUEWATCH_TOKEN"
 USERNAME_VARIABLE: Final = "QUEUEWATCH_KAFKA_USERNAME"
 PASSWORD_VARIABLE: Final = "QUEUEWATCH_KAFKA_PASSWORD"
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?::/*|//)")
+"""Also one without its colon or its slashes."""
 
 _HIDDEN: Final = (TOKEN_VARIABLE, PASSWORD_VARIABLE)
 
@@ -49,10 +53,18 @@ def redact(text: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return a readable destination, without user, password and option values."""
+    """Return a readable destination, without user, password and option values.
+
+    A password in a mistyped URL may contain any character, also one that ends the name of the host. So everything before the last
+    `@` is hidden, and what follows it too if that could be the rest of an option's value.
+    """
+    login, at, place = url.rpartition("@")
+    if at:
+        scheme = _SCHEME.match(login)
+        after = "" if "?" in login else f"@{re.split('[?#]', place)[0]}"
+        return f"{scheme[0] if scheme else ''}***{after}"
     try:
         parts = urlsplit(url)
     except ValueError:
-        return url.partition("?")[0].partition("@")[0]
-    netloc = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=netloc, query="", fragment="").geturl() or url.partition("?")[0]
+        return url.partition("?")[0]
+    return parts._replace(query="", fragment="").geturl() or url.partition("?")[0]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from queuewatch.places import region_of_url
 from queuewatch.quiet import quiet
 from queuewatch.transports.base import SENDER_THREAD, SendError, Transport
+from queuewatch.transports.secrets import shown
 
 _GONE = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
 _TOO_LARGE = frozenset(("InvalidParameterValue", "MessageTooLong", "BatchRequestTooLong"))
@@ -22,7 +23,7 @@ class SqsTransport(Transport):
 
     def __init__(self, queue: str, *, region: str | None = None, default_region: str | None = None, client: Any = None) -> None:
         """`region` comes before that of the queue's URL and of the environment, `default_region` after them."""
-        self.name = f"sqs:{queue}"
+        self.name = shown(f"sqs:{queue}")
         self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
         self._queue = queue
         # boto3 calls its own region's endpoint, whatever URL it is given.
