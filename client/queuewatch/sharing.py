@@ -39,6 +39,10 @@ class SharedSender:
         self.handles = handles
         self.users = 0
 
+    def stats(self) -> dict[str, int | str | None]:
+        """Return the counters that all users share: those of the handle map and of the sender."""
+        return {"handles": len(self.handles), "handles_evicted": self.handles.evicted, **vars(self.sender.stats())}
+
 
 _lock = threading.RLock()
 _shared: dict[Any, SharedSender] = {}
@@ -83,9 +87,14 @@ def release(shared: SharedSender) -> bool:
     return is_last
 
 
+def in_use() -> list[SharedSender]:
+    """Return every sender that has a user, once."""
+    return list(_shared.values())
+
+
 def flush(timeout_s: float = 5.0) -> bool:
     """Wait until everything that this process has reported so far is sent; return False on a timeout."""
-    return flush_within([shared.sender for shared in list(_shared.values())], timeout_s)
+    return flush_within([shared.sender for shared in in_use()], timeout_s)
 
 
 def _transport_of(to: str | Transport | None) -> tuple[Transport | None, Any]:

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from queuewatch.arguments import check_arguments
 from queuewatch.consumer_name import consumer_name
@@ -15,7 +15,7 @@ from queuewatch.hooks import SqsHooks
 from queuewatch.lineage import Lineage
 from queuewatch.log import log_warning
 from queuewatch.registration import Registration
-from queuewatch.sharing import Limits, SharedSender, acquire, release
+from queuewatch.sharing import Limits, SharedSender, acquire, in_use, release
 from queuewatch.sqs_events import Translator
 from queuewatch.transports import Transport
 
@@ -50,15 +50,16 @@ class Watch:
 
     def stats(self) -> dict[str, int | str | None]:
         """Return the counters: observed calls, events sent and dropped by reason, errors in hooks and in sending, handles."""
-        if self._hooks is None or self._translator is None or self._sender is None:
+        if self._sender is None:
             return {"calls": 0}
+        return {**self._own_stats(), **self._sender.stats()}
+
+    def _own_stats(self) -> dict[str, int]:
+        """Return the counters of this watch alone; the others belong to a sender that it may share."""
         return {
-            "calls": self._hooks.calls,
-            "hook_errors": self._hooks.errors,
-            "handles": len(self._sender.handles),
-            "handles_evicted": self._sender.handles.evicted,
-            "unknown_handles": self._translator.unknown_handles,
-            **vars(self._sender.sender.stats()),
+            "calls": 0 if self._hooks is None else self._hooks.calls,
+            "hook_errors": 0 if self._hooks is None else self._hooks.errors,
+            "unknown_handles": 0 if self._translator is None else self._translator.unknown_handles,
         }
 
     def unwatch(self) -> None:
@@ -148,22 +149,23 @@ def unwatch(session_or_client: Any = None) -> None:
 
 
 def stats() -> dict[str, dict[str, int | str | None]]:
-    """Return `Watch.stats` of everything watched in this process, by destination."""
+    """Return `Watch.stats` of everything that reports in this process, pull consumers too, added by destination."""
     found: dict[str, dict[str, int | str | None]] = {}
+    for shared in in_use():
+        _add(found.setdefault(shared.sender.transport.name, {**Watch()._own_stats()}), shared.stats())
     for made in list(_watches.values()):
-        if made._sender is None:
-            continue
-        total = found.setdefault(made._sender.sender.transport.name, {})
-        for name, value in made.stats().items():
-            before = total.get(name)
-            if name in _OF_WATCH and isinstance(before, int) and isinstance(value, int):
-                value += before
-            total[name] = value
+        if made._sender is not None:
+            _add(found.setdefault(made._sender.sender.transport.name, {}), made._own_stats())
     return found
 
 
-_OF_WATCH: Final = frozenset(("calls", "hook_errors", "unknown_handles"))
-"""Counters of one watch; the others belong to resources that several watches may share."""
+def _add(total: dict[str, int | str | None], counters: Mapping[str, int | str | None]) -> None:
+    for name, value in counters.items():
+        before = total.get(name)
+        if isinstance(before, int) and isinstance(value, int):
+            total[name] = before + value
+        elif value is not None or name not in total:  # the last error of one sender, if another one has none
+            total[name] = value
 
 
 def _emitter_of(watched: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from queuewatch import Watch, unwatch, watch
+from queuewatch import Watch, flush, stats, unwatch, watch
+from queuewatch.cloudflare import PullConsumer
 from queuewatch.environment import DISABLED_VARIABLE, is_disabled
 from tests.client.hooked import new_queue, reported
 from tests.client.transports import Kept
@@ -30,6 +32,28 @@ def test_sessions_cover_clients_and_resources_made_later(moto_sqs: Any, kept: Ke
     queue.send_message(MessageBody="unseen")
     assert not watching.active
     assert len(kept.events()) == 3
+
+
+def test_the_counters_of_a_destination_cover_everything_that_reports_to_it(moto_sqs: Any, tmp_path: Path) -> None:
+    """Two clients share a sender, a third has other limits and so its own, and a pull consumer watches no client."""
+    to = f"spool:{tmp_path}"
+    clients = [sqs.client(moto_sqs.endpoint) for _ in range(3)]
+    made = [watch(client, to, max_handles=max_handles) for client, max_handles in zip(clients, (10, 10, 20), strict=True)]
+    for client in clients:
+        url = new_queue(client)
+        client.send_message(QueueUrl=url, MessageBody="x")
+        client.receive_message(QueueUrl=url)
+    with PullConsumer("a", "0123", queue="orders", to=to) as consumer:
+        consumer._report([{"v": 1, "type": "heartbeat", "at": 1_795_518_460_148, "consumer": "x"}])
+        assert flush()
+        found = stats()[f"spool:{tmp_path}"]
+        assert (found["calls"], found["handles"], found["sent"], found["last_error"]) == (6, 3, 7, None)
+        assert found.keys() == made[0].stats().keys()
+        for watching in made:
+            watching.unwatch()
+        found = stats()[f"spool:{tmp_path}"]
+        assert (found["calls"], found["sent"]) == (0, 1)
+    assert f"spool:{tmp_path}" not in stats()
 
 
 @pytest.mark.parametrize("kind", ["resource", "botocore session", "default session"])
