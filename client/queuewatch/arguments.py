@@ -1,17 +1,21 @@
-"""Checks the arguments of `watch` when it is called: later, a wrong one would cost events without a word."""
+"""Checks the arguments of `watch` and `PullConsumer` when they are given: later, a wrong one would cost events without a word."""
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any, Final
 
 LONGEST_NAME: Final = 512
 """Characters in the name of a consumer or of a scope that the service accepts."""
+LONGEST_WAIT_S: Final = threading.TIMEOUT_MAX
+"""The standard library's limit, some hundred years; a longer wait is an `OverflowError`."""
+_MAY_BE_INFINITE: Final = frozenset(("exit_deadline_s",))
 _ATTRIBUTE: Final = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 
 
 def check_arguments(
-    names: dict[str, Any], counts: dict[str, Any], seconds: dict[str, Any], lineage_attribute: str | None
+    names: dict[str, Any], counts: dict[str, Any], seconds: dict[str, Any], lineage_attribute: str | None = None
 ) -> None:
     """Raise `TypeError` or `ValueError` for the first wrong argument, with its name and what to give instead."""
     for name, value in names.items():
@@ -26,6 +30,8 @@ def check_arguments(
             raise TypeError(f"{name} is {value!r}: give a number of seconds, 0 or more")
         if not value >= 0:
             raise ValueError(f"{name} is {value}: give a number of seconds, 0 or more")
+        if value > LONGEST_WAIT_S and name not in _MAY_BE_INFINITE:
+            raise ValueError(f"{name} is {value}: give a finite number of seconds, at most {LONGEST_WAIT_S:.0f}")
     if lineage_attribute is None:
         return
     if not isinstance(lineage_attribute, str):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote, urljoin
 
+from queuewatch.arguments import check_arguments
 from queuewatch.clock import now_ms
 from queuewatch.consumer_name import consumer_name
 from queuewatch.environment import TO_VARIABLE, is_disabled
@@ -90,16 +91,18 @@ class PullConsumer:
         max_retries: int | None = None,
         dead_letter_queue: str | None = None,
         retry_delay_s: int | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float | None = 30.0,
         base_url: str = _BASE,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
 
-        Raises `ValueError` for an invalid `to`; an invalid QUEUEWATCH_TO is logged, and nothing is reported. Consumers with the
-        same destination share one sender, as watched clients do; it is also flushed before SIGTERM ends the process.
-        `timeout_s` limits each of connecting, sending a request, and receiving its whole response.
+        Raises `ValueError` for an invalid `to` or number of seconds; an invalid QUEUEWATCH_TO is logged, and nothing is reported.
+        Consumers with the same destination share one sender, as watched clients do; it is also flushed before SIGTERM ends the
+        process. `timeout_s` limits each of connecting, sending a request, and receiving its whole response.
         """
+        waits = {"visibility_timeout_s": visibility_timeout_s} | ({} if timeout_s is None else {"timeout_s": timeout_s})
+        check_arguments({}, {}, waits)
         self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
         self._account_id = account_id
         self._queue = queue

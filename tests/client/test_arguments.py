@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import pytest
 
 from queuewatch import watch
+from queuewatch.cloudflare import PullConsumer
 from queuewatch.environment import CONSUMER_VARIABLE
 from tests.client.hooked import new_queue
 from tests.client.transports import Kept
@@ -21,6 +23,8 @@ _WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_buffered": "9"}, TypeError, "max_buffered is '9'"),
     ({"max_handles": 0}, ValueError, "max_handles is 0"),
     ({"linger_s": None}, TypeError, "linger_s is None"),
+    ({"linger_s": float("inf")}, ValueError, "linger_s is inf: give a finite number of seconds"),
+    ({"linger_s": 1e12}, ValueError, "linger_s is 1000000000000.0: give a finite number of seconds, at most 9223372036"),
     ({"exit_deadline_s": -0.1}, ValueError, "exit_deadline_s is -0.1: give a number of seconds"),
     ({"exit_deadline_s": float("nan")}, ValueError, "exit_deadline_s is nan"),
     ({"exit_deadline_s": "2"}, TypeError, "exit_deadline_s is '2'"),
@@ -43,6 +47,20 @@ def test_a_wrong_argument_is_refused_with_its_name_and_the_fix(
     """Accepted, it would only show as events that never arrive, or not at all."""
     with pytest.raises(error, match=says):
         watch(sqs.session(), kept, **wrong)
+
+
+@pytest.mark.parametrize("name", ["visibility_timeout_s", "timeout_s"])
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1, 1e12])
+def test_a_pull_consumer_refuses_a_number_of_seconds_that_it_cannot_wait(name: str, seconds: float) -> None:
+    """Its calls would raise an `OverflowError`, or fail each time as if the API did not answer."""
+    given: dict[str, Any] = {name: seconds}
+    with pytest.raises(ValueError, match=f"{name} is {seconds}: give a .*number of seconds"):
+        PullConsumer("a", "0123", queue="orders", **given)
+
+
+def test_the_deadline_at_exit_may_be_infinite(kept: Kept) -> None:
+    """The process then waits until everything is sent."""
+    watch(sqs.session(), kept, exit_deadline_s=math.inf).unwatch()
 
 
 @pytest.mark.parametrize("name", ["order-id", "a.b_c", "x" * 256, "awsome"])
