@@ -4,7 +4,7 @@ from queuewatch.cloudflare import PullConsumer
 
 with PullConsumer(account_id, queue_id, queue="orders", to="https://queuewatch.example.org/api/v1/events") as consumer:
     for message in consumer.pull():
-        work_on(message.body)
+        work_on(message.body)  # as the API gives it: base64, unless its content type is text
         consumer.settle(acks=[message])
 """
 
@@ -50,7 +50,10 @@ class PullError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One delivery. After `leased_until` (epoch milliseconds) another consumer may get it; `sent_at` is 0 if it is not known."""
+    """One delivery. After `leased_until` (epoch milliseconds) another consumer may get it; `sent_at` is 0 if it is not known.
+
+    `body` is as the API gives it: base64, unless the content type in `metadata["CF-Content-Type"]` is text.
+    """
 
     id: str
     body: Any
@@ -234,12 +237,12 @@ class PullConsumer:
                 found = json.loads(answer.read(_MAX_RESPONSE_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                said = _said(_body_of(error)) or _redirect(error)
+                said = _errors_in(_parsed(_body_of(error))) or _redirect(error)
                 raise PullError(f"{action}: the API answered {error.code}{said}", error.code) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise PullError(f"{action}: the API did not answer: {type(error).__name__}") from error
         if not isinstance(found, dict) or not found.get("success"):
-            raise PullError(f"{action}: the API refused{_said(json.dumps(found).encode())}")
+            raise PullError(f"{action}: the API refused{_errors_in(found)}")
         result = found.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -253,14 +256,14 @@ def _shared_sender(to: str | Transport | None) -> SharedSender | None:
 def _count(result: Mapping[str, Any], name: str) -> int:
     try:
         return int(result.get(name) or 0)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # JSON's 1e400 is infinite
         raise PullError(f"ack: the API's response has a {name} that is no number") from error
 
 
 def _messages(entries: Iterable[Any], leased_until: int) -> list[Message]:
     try:
         return [_message(entry, leased_until) for entry in entries]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise PullError(f"pull: the API's response has a message that cannot be read: {type(error).__name__} {error}") from error
 
 
@@ -289,13 +292,25 @@ def _redirect(error: urllib.error.HTTPError) -> str:
     location = error.headers.get("Location")
     if not (300 <= error.code < 400 and location):
         return ""
-    return f": a redirect to {shown(urljoin(error.url, location))}, which is not followed"
-
-
-def _said(body: bytes) -> str:
-    """Return the API's error text as a suffix."""
     try:
-        errors = json.loads(body).get("errors") or ()
-        return ": " + "; ".join(f"{error.get('code')} {error.get('message')}" for error in errors) if errors else ""
-    except (ValueError, AttributeError):
+        target = urljoin(error.url, location)
+    except ValueError:
+        return ": a redirect to an address that cannot be read"
+    return f": a redirect to {shown(target)}, which is not followed"
+
+
+def _parsed(body: bytes) -> Any:
+    """Return a body's JSON, None if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _errors_in(answer: Any) -> str:
+    """Return the API's error text as a suffix, empty if there is none."""
+    errors = answer.get("errors") if isinstance(answer, dict) else None
+    if not isinstance(errors, list):
         return ""
+    texts = [f"{error.get('code')} {error.get('message')}" for error in errors if isinstance(error, dict)]
+    return f": {'; '.join(texts)}" if texts else ""

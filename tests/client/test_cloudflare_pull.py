@@ -236,8 +236,34 @@ def test_an_unreachable_api_is_an_error() -> None:
         (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 500\r\n\r\n<html>", 503),
         (b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": [{"id": "m"}]}}', None),
         (b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": ["m"]}}', None),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": 5}}', None),
+        (
+            b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"messages": '
+            b'[{"id": "m", "lease_id": "l", "timestamp_ms": 1e400}]}}',
+            None,
+        ),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"success": false, "errors": 5}', None),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"success": false, "errors": [1]}', None),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", None),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, None),
+        (b'HTTP/1.1 500 Oops\r\n\r\n{"errors": true}', 500),
+        (b"HTTP/1.1 500 Oops\r\n\r\n" + b"[" * 100_000, 500),
+        (b"HTTP/1.1 300 Choose\r\nLocation: http://[::1/\r\nContent-Length: 0\r\n\r\n", 300),
     ],
-    ids=["breaks off", "a message without its lease", "not a message"],
+    ids=[
+        "breaks off",
+        "a message without its lease",
+        "not a message",
+        "a number for messages",
+        "an infinite time",
+        "a number for errors",
+        "a number for an error",
+        "no object",
+        "nested too deeply",
+        "an error without a text",
+        "an error that is nested too deeply",
+        "a redirect to nowhere",
+    ],
 )
 def test_a_response_that_cannot_be_read_is_a_pull_error(response: bytes, status: int | None) -> None:
     """A gateway that closes the connection within its response must not raise an exception that callers do not expect."""
@@ -246,9 +272,11 @@ def test_a_response_that_cannot_be_read_is_a_pull_error(response: bytes, status:
     assert caught.value.status == status
 
 
-def test_a_settlement_whose_counts_cannot_be_read_is_a_pull_error() -> None:
+@pytest.mark.parametrize("count", [b'"one"', b"1e400"])
+def test_a_settlement_whose_counts_cannot_be_read_is_a_pull_error(count: bytes) -> None:
     """It may have had an effect, as in every case of this error."""
-    with _answering(b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"ackCount": "one"}}') as url, pytest.raises(PullError):
+    response = b'HTTP/1.1 200 OK\r\n\r\n{"success": true, "result": {"ackCount": %s}}' % count
+    with _answering(response) as url, pytest.raises(PullError):
         PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=url).settle()
 
 
