@@ -110,7 +110,7 @@ class Judging(Section):
     groups_per_report: Count = 5_000
     consumers_per_report: Count = 1_000
     attempts_per_message: Count = 32
-    """Number of deliveries remembered for a message's timeline."""
+    """Number of receives, extensions and releases kept in a message's timeline. Extensions are dropped first."""
     forget_queue_after_s: Seconds = 3_600
     """A queue without unsettled messages and without events for this long disappears from the metrics."""
     max_queues: Count = 100_000

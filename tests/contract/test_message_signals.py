@@ -65,7 +65,7 @@ def test_poison_message_says_whether_there_is_a_receive_limit(tmp_path: Path, at
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("visibility_s", "fires_after_s", "extended"),
-    [(30, 900, "at least 32 extensions"), (300, 1500, "5 extensions")],
+    [(30, 900, "at least 31 extensions"), (300, 1500, "5 extensions")],
     ids=["a timeline that was cut", "a whole one"],
 )
 def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int, extended: str) -> None:

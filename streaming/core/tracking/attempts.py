@@ -115,10 +115,10 @@ def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | N
         _count_retried(state, part, starts, segment, new[at_row], rows)
     last, before_last = _restarts(state, part, starts, segment, rows, settings)
     live = state.rows
-    trimmed = (live.at("flags", rows) & F_TRIMMED) != 0
-    if trimmed.any():
+    dropped = _dropped_receives(state, rows, np.bincount(segment[part["code"] == RECEIVED], minlength=len(rows))) > 0
+    if dropped.any():
         old, older = live.at("restart", rows), live.at("restart_before", rows)
-        none, one = trimmed & (last == 0), trimmed & (last > 0) & (before_last == 0)
+        none, one = dropped & (last == 0), dropped & (last > 0) & (before_last == 0)
         last, before_last = np.where(none, old, last), np.where(none, older, np.where(one, old, before_last))
     live.put("restart", rows, last)
     live.put("restart_before", rows, before_last)
@@ -227,12 +227,25 @@ def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows:
     if not len(long):
         return
     _keep_first_received(state, at_row, starts[long], lengths[long], rows[long])
-    drop = np.concatenate([at_row[starts[i] : starts[i] + excess[i]] for i in long.tolist()])
+    code = state.attempts["code"]
+    spans = [at_row[starts[i] : starts[i] + lengths[i]] for i in long.tolist()]
+    ordered = [_in_order_of_dropping(code[span], span) for span in spans]
+    drop = np.concatenate([span[:n] for span, n in zip(ordered, excess[long].tolist(), strict=True)])
     keep = np.ones(len(state.attempts["key"]), dtype=bool)
     keep[drop] = False
     state.attempts = {name: values[keep] for name, values in state.attempts.items()}
     flags = state.rows.at("flags", rows[long])
     state.rows.put("flags", rows[long], flags | np.uint32(F_TRIMMED))
+
+
+def _in_order_of_dropping(code: Array, span: Array) -> Array:
+    """Return a message's attempts in the order in which they are dropped.
+
+    First the extensions and releases that are not the last of their delivery: they determine neither whose it was nor when it
+    ended. Then the oldest.
+    """
+    between = (code != RECEIVED) & np.append(code[1:] != RECEIVED, False)
+    return np.concatenate([span[between], span[~between]])
 
 
 def _keep_first_received(state: ShardState, at_row: Array, starts: Array, lengths: Array, rows: Array) -> None:
