@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from streaming.core.columns import nonzero
+from streaming.core.columns import Array, nonzero
 from streaming.core.settings import Settings
+from streaming.core.state.rows import ENDS, TIMES, Rows
 from streaming.core.state.state import ShardState
 
 _TIMES = (
@@ -25,8 +26,10 @@ _TIMES = (
 
 
 def rewind(state: ShardState, now: int, settings: Settings) -> None:
-    """Cap every time in `state` at `now` (epoch milliseconds) plus the allowed skew.
+    """Set every time in `state` that is later than `now` (epoch milliseconds) plus the allowed skew to `now`.
 
+    What lasts until a later time lasts as long as before. Compacted messages keep their times, except that by which they are
+    forgotten.
     Messages settled because of the wrong time stay settled, unless a later delivery proves otherwise.
     """
     limit = now + settings.skew_allowance_ms
@@ -47,16 +50,43 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
             attributes = {name: reported._replace(at=_at_most(reported.at, limit, now)) for name, reported in attributes.items()}
         state.queues.put_attributes(number, attributes)
     state.queues.forget_depths_after(limit)
-    rows = state.rows
-    for name in ("ended", "ended_noticed", "arrived_noticed", "overtaken_since"):
-        if len(rows) and rows.has(name):
-            late = nonzero(rows[name] > limit)
-            rows.put(name, late, np.full(len(late), now, dtype=np.int64))
+    _rewind_rows(state.rows, limit, now)
+    state.attempts = _rewound_attempts(state.attempts, limit, now)
     of_names = (state.groups.time, state.groups.reached_at, state.consumers.time, state.consumers.failed_at)
     for times in (*of_names, state.fingerprints["at"]):
         times[times > limit] = now
     # A segment is dropped by the age of its last end.
     state.segments = [replace(segment, last_end=_at_most(segment.last_end, limit, now)) for segment in state.segments]
+
+
+def _rewind_rows(rows: Rows, limit: int, now: int) -> None:
+    ends = {name: _ends(rows[name], rows[since], limit, now) for name, since in ENDS.items() if rows.has(name)}
+    for name in TIMES:
+        if rows.has(name):
+            late = nonzero(rows[name] > limit)
+            rows.put(name, late, np.full(len(late), now, dtype=np.int64))
+    for name, end in ends.items():
+        rows.columns[name] = end
+
+
+def _rewound_attempts(attempts: dict[str, Array], limit: int, now: int) -> dict[str, Array]:
+    late = nonzero(attempts["at"] > limit)
+    if not len(late):
+        return attempts
+    at = attempts["at"].copy()
+    # A millisecond apart, so that each extension stays with its receive. The latest is that of the row's window.
+    key = attempts["key"][late]
+    at[late] = now + 1 + np.arange(len(late)) - np.searchsorted(key, key, "right")
+    rewound = attempts | {"at": at, "end": _ends(attempts["end"], attempts["at"], limit, now)}
+    order = np.lexsort((rewound["code"], at, rewound["key"]))
+    return {name: values[order] for name, values in rewound.items()}
+
+
+def _ends(end: Array, since: Array, limit: int, now: int) -> Array:
+    """Return the ends of what was counted from `since`: as long after `now` as they were after a time that becomes `now`."""
+    wrong = since > limit
+    result: Array = np.where(wrong & (end > limit), np.where(end > since, end - since + now, now), end)
+    return result
 
 
 def _at_most(at: int, limit: int, now: int) -> int:

@@ -45,6 +45,20 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "text": ("i4", -1),  # index into `texts`; -1: the id is a UUID
     "id_at": ("i4", -1),  # where its id is in the id segments, one after another; -1: in none
 }
+TIMES = (
+    "sent",
+    "first_received",
+    "last_received",
+    "window_at",
+    "ended",
+    "arrived",
+    "arrived_noticed",
+    "ended_noticed",
+    "overtaken_since",
+)
+"""The columns of times that have passed."""
+ENDS: dict[str, str] = {"window_end": "window_at", "restart": "window_at", "restart_before": "window_at", "delay": "sent"}
+"""The columns of times that may be to come, and from which one on they are counted."""
 STORED_COLUMNS = [name for name in ROW_COLUMNS if name not in ("hi", "lo", "queue", "sent", "id_at")]
 """Those that are in the head for all rows; see `id_segments` for the others."""
 DEFAULTS = {name: default for name, (_, default) in ROW_COLUMNS.items()}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streaming.core.settings import QueueName
+from streaming.core.state.rows import ENDS, ROW_COLUMNS, TIMES
 from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 
@@ -57,3 +60,47 @@ def test_no_time_of_messages_groups_and_consumers_stays_in_the_future() -> None:
     times |= {name: state.rows[name] for name in ("ended", "ended_noticed", "arrived", "arrived_noticed", "last_received")}
     assert {name for name, values in times.items() if (values > limit).any()} == set()
     assert state.groups.time.max() > 0, "the message of the group expired by the wrong time"
+
+
+HOURS = 2 * 3_600_000
+
+
+@pytest.mark.parametrize("receives", [1, 2], ids=["delivered once", "with a timeline"])
+def test_deletions_end_the_messages_of_a_host_whose_clock_was_ahead(receives: int) -> None:
+    """Their sends and receives are two hours ahead; the deletions are not, and would be earlier than what they end."""
+    early = [event("queue_state", 0, attributes={"visibility_timeout_s": 30}), event("heartbeat", 0, consumer="c")]
+    ahead = [event("sent", HOURS - 60_000, message_id="m")]
+    for n in range(receives):
+        ahead.append(event("received", HOURS - 50_000 + 40_000 * n, message_id="m", receive_count=n + 1, consumer="c"))
+    steps = [(0, early), (HOURS, ahead), (10_000, []), (20_000, [event("deleted", 19_000, message_id="m", consumer="c")])]
+    *_, back, deleted = run_steps(steps, restart=True)
+    assert back.queues[NAME].oldest[0] == T0 + 10_000
+    assert [back.queues[NAME].numbers[name] for name in ("visible", "in_flight")] == [0, 1]
+    assert deleted.queues[NAME].total("deleted") == 1
+    assert [deleted.queues[NAME].numbers[name] for name in ("visible", "in_flight")] == [0, 0]
+
+
+def test_a_window_lasts_as_long_as_before() -> None:
+    """It ends after now, as it did; one that began by the right time does not change."""
+    right = [event("received", 1_000, message_id="r", receive_count=1, invisible_until=T0 + 2 * HOURS)]
+    ahead = [event("sent", HOURS - 60_000, message_id="m", visible_at=T0 + HOURS + 30_000)]
+    ahead += [event("received", HOURS - 2_000, message_id="m", receive_count=3, invisible_until=T0 + HOURS + 40_000)]
+    ahead += [event("extended", HOURS - 1_000, message_id="m", invisible_until=T0 + HOURS + 59_000)]
+    states: list[ShardState] = []
+    run_steps([(2_000, right), (HOURS, ahead), (10_000, [])], states=states)
+    [state] = states
+    rows = {state.message_id(row): row for row in range(len(state.rows))}
+
+    def times(message_id: str, *names: str) -> list[int]:
+        return [int(state.rows[name][rows[message_id]]) - T0 for name in names]
+
+    assert times("m", "sent", "delay", "window_at", "window_end", "restart") == [10_000, 100_000, 10_000, 70_000, 70_000]
+    assert times("r", "window_at", "window_end") == [1_000, 2 * HOURS]
+    assert (state.attempts["at"] - T0).tolist() == [9_999, 10_000], "in the order in which they were"
+    assert (state.attempts["end"] - T0).tolist() == [52_000, 70_000]
+
+
+def test_every_column_of_times_is_rewound() -> None:
+    """A column of eight bytes with a sign is one of times."""
+    assert {name for name, (dtype, _) in ROW_COLUMNS.items() if dtype == "i8"} == {*TIMES, *ENDS}
+    assert set(ENDS.values()) <= set(TIMES)
