@@ -17,6 +17,8 @@ MOST_REFUSALS = 10_000
 MOST_DEPARTED = 1_000
 """Of the consumers that left a queue, so many are known, the latest. A client that subscribes anew for each message leaves one
 each time."""
+MOST_FAILED_BATCHES = 20_000
+"""Of so many failed batches per shard, the latest, redeliveries are counted: a worker may have one for each message."""
 SWEPT_NAMES = 1_000
 """Up to this many names of groups or consumers are kept without checking whether any message uses them."""
 
@@ -39,9 +41,7 @@ def compact(state: ShardState, settings: Settings) -> None:
         state.fingerprints = {name: values[~old] for name, values in memory.items()}
     _sweep_silent(state, state.high_water - SILENT_MEMORY_MS)
     _sweep_departed(state)
-    oldest_batch = state.high_water - FAILED_BATCH_MEMORY_MS
-    if state.failed_batches and min(state.failed_batches.values()) < oldest_batch:
-        state.failed_batches = {k: at for k, at in state.failed_batches.items() if at >= oldest_batch}
+    _sweep_failed_batches(state, state.high_water - FAILED_BATCH_MEMORY_MS)
     _sweep_refusals(state, horizon)
     _forget_settled(state, horizon)
     _sweep_names(state, horizon)
@@ -66,6 +66,16 @@ def _sweep_departed(state: ShardState) -> None:
     for number, left in departed.items():
         for _, consumer in sorted(left)[:-MOST_DEPARTED]:
             del state.consumer_states[number, consumer]
+
+
+def _sweep_failed_batches(state: ShardState, oldest: int) -> None:
+    """Forget batches that failed too long ago, and all but the latest."""
+    batches = state.failed_batches
+    if batches and min(batches.values()) < oldest:
+        batches = {batch: at for batch, at in batches.items() if at >= oldest}
+    if len(batches) > MOST_FAILED_BATCHES:
+        batches = dict(nlargest(MOST_FAILED_BATCHES, batches.items(), key=lambda item: (item[1], item[0])))
+    state.failed_batches = batches
 
 
 def _sweep_refusals(state: ShardState, horizon: int) -> None:

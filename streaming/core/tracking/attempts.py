@@ -195,8 +195,8 @@ def _count_retried(state: ShardState, part: dict[str, Array], starts: Array, seg
     A late receive may fall between two others and change what the second was a redelivery of.
     """
     is_receive = part["code"] == RECEIVED
-    failed = np.array(sorted(state.failed_batches), dtype=np.uint64)
-    out_of_failed = np.append(np.isin(part["batch"], failed) & (part["batch"] != 0), False)
+    # There may be many more failed batches than attempts here.
+    out_of_failed = np.array([*(batch in state.failed_batches for batch in part["batch"].tolist()), False])
     queue = state.rows.at("queue", rows)[segment]
     for mask, sign in ((is_receive, 1), (is_receive & ~new, -1)):
         hit = mask & out_of_failed[_previous_receive(mask, starts, segment)]

@@ -1,0 +1,28 @@
+"""What is kept in a shard's state is limited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unittest.mock import patch
+
+import pytest
+
+from streaming.core.maintenance import compact
+from streaming.core.settings import QueueName
+from streaming.core.state.queues import T_RETRIED
+from streaming.core.state.state import ShardState
+from tests.core.driving import T0, event, run_steps
+
+
+@pytest.mark.parametrize("order", [range(6), range(5, -1, -1)], ids=["in order", "late ones last"])
+def test_the_latest_failed_batches_are_kept(order: Sequence[int]) -> None:
+    """A worker of single messages fails a batch with each of them. Redeliveries from the latest are still counted."""
+    failed = [event("batch", 10_000 + n, batch_id=f"b{n}", attributes={"failed": True}) for n in order]
+    received = [event("received", 1_000, message_id=f"m{n}", receive_count=1, batch_id=f"b{n}") for n in range(6)]
+    again = [event("received", 50_000, message_id=f"m{n}", receive_count=2) for n in range(6)]
+    states: list[ShardState] = []
+    with patch.object(compact, "MOST_FAILED_BATCHES", 4):
+        run_steps([(2_000, received), *((20_000, [one]) for one in failed), (60_000, again)], restart=True, states=states)
+    [state] = states
+    assert sorted(at - T0 for at in state.failed_batches.values()) == [10_002, 10_003, 10_004, 10_005]
+    assert state.queues.totals[state.queues.index[QueueName("aws_sqs", "", "orders")], T_RETRIED] == 4
