@@ -35,6 +35,9 @@ def compact(state: ShardState, settings: Settings) -> None:
             state.loss_reasons.pop(key, None)
         rows.keep(~old)
     compact_deleted(state, settings)
+    # A replay never packs its state, which drops them too.
+    if len(state.texts) > 2 * len(state.rows):
+        state.drop_unused_texts()
     memory = state.fingerprints
     old = memory["at"] < horizon
     if old.sum() * 8 > len(old):

@@ -192,7 +192,7 @@ class ShardState:
 
     def pack(self, ids_apart_from: int | None = None) -> Packed:
         """Serialize the state to bytes; the ids of its messages to segments of their own if it has `ids_apart_from` rows."""
-        self._tidy()
+        self.drop_unused_texts()
         columns = {name: values for name in STORED_COLUMNS if (values := self.rows.columns[name]) is not None}
         columns = to_distances(columns, OF_ROWS, self.rows.columns)
         ids = place_ids(self.rows, self.id_segments, ids_apart_from, self.queues.hashes)
@@ -278,8 +278,8 @@ class ShardState:
         state.now = header["now"]
         return state
 
-    def _tidy(self) -> None:
-        """Drop texts that no row refers to any more."""
+    def drop_unused_texts(self) -> None:
+        """Drop texts that no row refers to any more, once they are half of all."""
         rows = self.rows
         if not len(self.texts):
             return

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from streaming.core.maintenance import compact
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import T_RETRIED
 from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
@@ -26,3 +27,18 @@ def test_the_latest_failed_batches_are_kept(order: Sequence[int]) -> None:
     [state] = states
     assert sorted(at - T0 for at in state.failed_batches.values()) == [10_002, 10_003, 10_004, 10_005]
     assert state.queues.totals[state.queues.index[QueueName("aws_sqs", "", "orders")], T_RETRIED] == 4
+
+
+def test_ids_of_forgotten_messages_are_dropped_without_packing() -> None:
+    """A replay keeps its state in memory throughout. The messages that are still there keep their ids."""
+    steps = []
+    for n in range(40):
+        at = 60_000 * n
+        here = [event("sent", at, message_id=f"job-{n}-{i}") for i in range(50)]
+        steps.append((at + 1_000, [*here, *(event("deleted", at + 500, message_id=f"job-{n}-{i}") for i in range(1, 50))]))
+    states: list[ShardState] = []
+    run_steps(steps, Settings(now_is_event_time=True, lateness_ms=60_000), states=states)
+    [state] = states
+    assert len(state.texts) <= 2 * len(state.rows) < 1_000
+    unsettled = np.flatnonzero(state.rows["ended"] == 0)
+    assert set(state.message_ids(unsettled)) == {f"job-{n}-0" for n in range(40)}
