@@ -37,6 +37,15 @@ def nonzero(values: Array) -> Array:
     return values.nonzero()[0]
 
 
+def highest_bit(bits: Array) -> Array:
+    """Return the number of each value's highest bit that is set, from 1; 0 where none is."""
+    filled = bits.copy()
+    for distance in (1, 2, 4, 8, 16, 32):
+        filled |= filled >> np.uint64(distance)
+    result: Array = np.bitwise_count(filled).astype(np.int64)
+    return result
+
+
 def plain(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array without dictionary encoding."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streaming.core.columns import MAGIC, Array, UnreadableBlob, pack_columns, unpack_columns
+from streaming.core.columns import MAGIC, Array, UnreadableBlob, highest_bit, pack_columns, unpack_columns
 
 T = 1_760_000_000_000
 TYPES = (np.uint8, np.int32, np.uint32, np.int64, np.uint64)
@@ -119,3 +119,10 @@ def test_a_sparse_column_takes_the_space_of_what_differs() -> None:
     values[::100_000] = np.random.default_rng(1).integers(1, 1 << 62, 10)
     assert len(pack_columns({"x": values}, {}, compress=True)) < 400
     assert len(pack_columns({"x": values}, {}, raw=frozenset({"x"}), compress=True)) < 400
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20))
+@example([0, 1, 2, 3, 2**53 + 1, 2**54 - 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_the_highest_bit_is_found_in_all_64(values: list[int]) -> None:
+    """As a floating-point number, 2^54 - 1 would be 2^54."""
+    assert highest_bit(np.array(values, dtype=np.uint64)).tolist() == [value.bit_length() for value in values]

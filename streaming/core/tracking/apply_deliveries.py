@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, nonzero
+from streaming.core.columns import Array, highest_bit, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED, SENT
 from streaming.core.state.queues import T_UNSEEN_RECEIVES
 from streaming.core.state.rows import F_WINDOW_DEFAULT, Rows
@@ -73,18 +73,9 @@ def unseen_receives(live: Rows, rows: Array) -> Array:
     seen = np.bitwise_count(bits).astype(np.int64) + live.at("seen_uncounted", rows)
     count = live.at("receive_count", rows).astype(np.int64)
     # Which receives beyond the bits' range were the highest is not kept.
-    highest = np.where(count > COUNTED_RECEIVES, count, _highest_bit(bits))
+    highest = np.where(count > COUNTED_RECEIVES, count, highest_bit(bits))
     unseen = np.maximum(highest - seen, 0)
     result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
-    return result
-
-
-def _highest_bit(bits: Array) -> Array:
-    """Return the number of each value's highest bit that is set, from 1; 0 where none is."""
-    filled = bits.copy()
-    for distance in (1, 2, 4, 8, 16, 32):
-        filled |= filled >> np.uint64(distance)
-    result: Array = np.bitwise_count(filled).astype(np.int64)
     return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming.core.columns import Array, nonzero, run_starts
+from streaming.core.columns import Array, highest_bit, nonzero, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED, RELEASED
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_RETRIED
@@ -84,11 +84,7 @@ def _count_before(
     numbered = moves & (columns["code"] == RECEIVED) & (counts > 0) & (counts <= 64)
     bits = np.where(numbered, np.uint64(1) << np.maximum(counts - 1, 0).astype(np.uint64), np.uint64(0))
     now = np.bitwise_or.reduceat(bits, starts)[spilled]
-    earlier = seen & ~now
-    highest = np.zeros(len(source), dtype=np.int64)
-    before = earlier > 0
-    highest[before] = np.floor(np.log2(earlier[before].astype(np.float64))).astype(np.int64) + 1
-    return highest
+    return highest_bit(seen & ~now)
 
 
 def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | None = None) -> None:
