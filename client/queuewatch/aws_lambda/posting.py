@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +22,9 @@ from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, 
 
 _TIMEOUT_S: Final = 2.0
 """Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
+
+_STALE: Final = (http.client.HTTPException, ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""How a connection fails that the other side has closed. The errors of TLS are no ConnectionErrors."""
 
 _MAX_ANSWER_BYTES: Final = 65_536
 """Both destinations answer with less; of another's body, only the start is read."""
@@ -66,7 +70,7 @@ class _Connection:
         kept = self._open is not None
         try:
             return self._post(payload, headers)
-        except (http.client.HTTPException, ConnectionError):
+        except _STALE:
             # The other side may have closed an idle connection: try a new one. Events that arrive twice are counted once.
             if not kept:
                 raise
