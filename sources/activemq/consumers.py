@@ -40,8 +40,10 @@ class Consumer:
     last_ack_at_ms: int | None = None
     changed_local_ms: int = 0
     """When a message was last dispatched to it or acknowledged by it."""
-    queues: set[str] = field(default_factory=set)
-    """The queues it subscribed to by name, and those from which a wildcard gave it messages."""
+    named: set[str] = field(default_factory=set)
+    """The queues it subscribed to by name."""
+    given: dict[str, int] = field(default_factory=dict)
+    """The queues from which a wildcard gave it messages -> when it did so last, by this machine's clock."""
     broker_dispatched: int | None = None
     """The broker's own count of the messages it holds; None while unknown."""
     full: bool | None = None
@@ -51,6 +53,11 @@ class Consumer:
     """How many messages it held when it left."""
     returned_since_ms: int | None = None
     """When the oldest of these had been dispatched to it."""
+
+    @property
+    def queues(self) -> set[str]:
+        """The queues from which it is known to take messages."""
+        return self.named | self.given.keys()
 
     def attributes(self, held: int, connection_open: bool) -> dict[str, Any]:
         """Return the attributes of its `consumer_state`, without unknown ones. `held` is our own count."""
@@ -115,7 +122,9 @@ class Registry:
         consumer.prefetch = added.prefetch
         consumer.client_id = added.client_id or self._connections.get(added.connection)
         consumer.exclusive, consumer.network = added.exclusive, added.network
-        consumer.queues.update(named_queues(added.destination))
+        consumer.named.update(named_queues(added.destination))
+        for queue in consumer.named:
+            consumer.given.pop(queue, None)
         if is_first and not self.replaying:
             consumer.since_ms, consumer.whole = at_ms, True
         return consumer

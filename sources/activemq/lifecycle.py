@@ -19,7 +19,7 @@ not contradicted. `now_ms` is this machine's clock, epoch milliseconds. What mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from sources.activemq.advisory import (
@@ -350,6 +350,16 @@ class Lifecycle:
             events += self._consumer_state(consumer, at_ms)
         return events
 
+    def forget_queues(self, before_ms: int, existing: Container[str] = ()) -> None:
+        """Forget which wildcards took messages from queues that are not `existing`, and held none of them.
+
+        Only those from which none was taken since `before_ms`, by this machine's clock.
+        """
+        for consumer in self.consumers:
+            gone = {queue for queue, at_ms in consumer.given.items() if at_ms < before_ms and queue not in existing}
+            for queue in gone.difference(message.queue for message in self.memory.held_by(consumer.consumer)) if gone else ():
+                del consumer.given[queue]
+
     def _consumer_state(self, consumer: Consumer, at_ms: int) -> list[Event]:
         held = self.memory.held_count(consumer.consumer)
         is_open = consumer.removed_at_ms is None or self.consumers.connection_open(consumer)
@@ -358,7 +368,8 @@ class Lifecycle:
     def _note_delivery(self, consumer_id: str, queue: str, now_ms: int) -> None:
         consumer = self.consumers.of(consumer_id)
         consumer.changed_local_ms = now_ms
-        consumer.queues.add(queue)
+        if queue not in consumer.named:
+            consumer.given[queue] = now_ms
 
     def _note_acknowledgement(self, message: Message, at_ms: int, now_ms: int) -> None:
         if message.consumer is not None and (consumer := self.consumers.get(message.consumer)) is not None:

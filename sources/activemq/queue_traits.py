@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final, TypeVar
 
 from sources.activemq.advisory import MessageBody
 
+_MAX_QUEUES: Final = 100_000
+"""How many queues of each trait are remembered: an application may create a queue for each of its jobs."""
+
+Value = TypeVar("Value")
+
 
 class QueueTraits:
-    """Traits learned from messages, in addition to the configured names. What was learned is kept."""
+    """Traits learned from messages, in addition to the configured names. What was learned of the latest queues is kept."""
 
     def __init__(
         self,
@@ -17,21 +24,21 @@ class QueueTraits:
     ) -> None:
         self._named_dead_letter_queue = is_dead_letter_queue
         self._named_ordered = is_ordered
-        self._dead_letter_queues: set[str] = set()
-        self._grouped: set[str] = set()
-        self._dead_letter_queue_of: dict[str, str] = {}
+        self._dead_letter_queues: OrderedDict[str, None] = OrderedDict()
+        self._grouped: OrderedDict[str, None] = OrderedDict()
+        self._dead_letter_queue_of: OrderedDict[str, str] = OrderedDict()
 
     def learn(self, queue: str, body: MessageBody) -> None:
         """Learn the traits that a message in `queue` shows."""
         if body.in_dead_letter_queue:
-            self._dead_letter_queues.add(queue)
+            _remember(self._dead_letter_queues, queue, None)
         if body.group is not None:
-            self._grouped.add(queue)
+            _remember(self._grouped, queue, None)
 
     def learn_move(self, source: str, dead_letter_queue: str) -> None:
         """Learn that a message of `source` was moved to `dead_letter_queue`."""
-        self._dead_letter_queues.add(dead_letter_queue)
-        self._dead_letter_queue_of[source] = dead_letter_queue
+        _remember(self._dead_letter_queues, dead_letter_queue, None)
+        _remember(self._dead_letter_queue_of, source, dead_letter_queue)
 
     def is_dead_letter_queue(self, queue: str) -> bool:
         """Whether it is one by its name, or because a message was moved there."""
@@ -48,3 +55,10 @@ class QueueTraits:
         queue keep their groups, but are not processed in order.
         """
         return (queue in self._grouped or self._named_ordered(queue)) and not self.is_dead_letter_queue(queue)
+
+
+def _remember(known: OrderedDict[str, Value], queue: str, value: Value) -> None:
+    known[queue] = value
+    known.move_to_end(queue)
+    if len(known) > _MAX_QUEUES:
+        known.popitem(last=False)

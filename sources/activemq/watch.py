@@ -34,6 +34,8 @@ _CONSUMERS_EVERY_S = 30.0
 _SILENT_S = 30.0
 """A broker that is silent for this long (three of its heartbeats) is not reported as watched."""
 _MAX_NAMES = 100_000
+_FORGOTTEN_AFTER_MS = 3_600_000
+"""Without the broker's counts, a queue from which a wildcard took nothing for this long may be gone."""
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +109,8 @@ class Watch:
         if now_s >= self._next_heartbeat_s and is_heard:
             self._next_heartbeat_s = now_s + self._config.heartbeat_interval_s
             self._add([self._heartbeat(now_ms)])
+            if self._poll.plugin == "missing":
+                self._lifecycle.forget_queues(now_ms - _FORGOTTEN_AFTER_MS)
         if now_s >= self._next_emit_s:
             self._next_emit_s = now_s + _EMIT_EVERY_S
             self._send()
@@ -159,7 +163,8 @@ class Watch:
         if isinstance(advisory, MessageAdvisory):
             if not self._is_watched(advisory.queue):
                 return
-            self._flags.read(advisory.kind, advisory.queue)
+            if self._poll.plugin != "missing":  # else nothing compares them with the broker's counts
+                self._flags.read(advisory.kind, advisory.queue)
             self._add(lifecycle.apply(advisory, incoming.at_ms))
             return
         events = lifecycle.apply(advisory, incoming.at_ms)
@@ -178,6 +183,7 @@ class Watch:
         for counts in watched:
             self._add([self._queue_state(counts, self._flags.observe(counts), at_ms)])
         self._flags.keep_only({counts.queue for counts in watched})
+        self._lifecycle.forget_queues(done.asked_ms, {counts.queue for counts in done.queues})
         self._discards.observe(done.subscriptions)
         self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms))
         self._add(self._changed_consumers(incoming.at_ms))
