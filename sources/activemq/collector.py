@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import random
 import threading
 import time
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 _TAKE_WITHIN_S = 0.1
 _LOOK_EVERY_S = 0.5
 """The interval for checking whether anything new is known about the broker."""
+_REPEAT_S = 300.0
+"""A finding whose text changes all the time, because it contains a count, is logged at this interval."""
 _PAUSE_S = 0.02
 _FEW = 500
 """With fewer frames than this it is worth waiting for more: every hand-over wakes two threads."""
@@ -50,6 +53,8 @@ class ActiveMQCollector:
         """The known messages and consumers of the broker; kept across reconnections."""
         self.findings: list[Finding] = []
         """The findings of the last check of the broker's configuration."""
+        self._logged: dict[tuple[str, str], tuple[Finding, float]] = {}
+        """Check and level -> what was logged last, and when by a monotonic clock."""
 
     @classmethod
     def from_config(cls, config: ActiveMQCollectorConfig) -> Self:
@@ -111,9 +116,9 @@ class ActiveMQCollector:
                 if len(taken) < _FEW:
                     time.sleep(_PAUSE_S)
                 watch.tick(time.monotonic(), now_ms())
-                if time.monotonic() >= next_look_s:
-                    next_look_s = time.monotonic() + _LOOK_EVERY_S
-                    self._log_findings(watch.findings())
+                if (now_s := time.monotonic()) >= next_look_s:
+                    next_look_s = now_s + _LOOK_EVERY_S
+                    self._log_findings(watch.findings(), now_s)
                 silent_s = session.silent_s()
                 if silent_s > self._config.silence_timeout_s:
                     raise BrokerUnavailable(str(session.address), f"nothing heard for {silent_s:.0f} s")
@@ -122,16 +127,21 @@ class ActiveMQCollector:
             raise
         watch.stop(inbox.take(0))
 
-    def _log_findings(self, findings: list[Finding] | None) -> None:
-        """Log the findings that are new."""
-        if findings is None:
-            return
-        for finding in findings:
-            if finding.level == "ok" or finding in self.findings:
+    def _log_findings(self, findings: list[Finding] | None, now_s: float) -> None:
+        """Log the findings that are new, or that have changed since they were logged some minutes ago."""
+        if findings is not None:
+            self.findings = findings
+        current = {(finding.check, finding.level): finding for finding in self.findings if finding.level != "ok"}
+        self._logged = {
+            pair: (finding, at_s) for pair, (finding, at_s) in self._logged.items() if pair in current or now_s - at_s < _REPEAT_S
+        }
+        for pair, finding in current.items():
+            logged, at_s = self._logged.get(pair, (None, -math.inf))
+            if finding == logged or now_s - at_s < _REPEAT_S:
                 continue
+            self._logged[pair] = finding, now_s
             level = logging.ERROR if finding.level == "error" else logging.WARNING
             log.log(level, "ActiveMQ: %s%s", finding.what, f"\n{finding.fix}" if finding.fix else "")
-        self.findings = findings
 
     def _waits(self) -> Iterator[float]:
         """Yield the seconds to wait after each failure in a row: doubling, with jitter, up to a limit."""

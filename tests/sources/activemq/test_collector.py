@@ -9,6 +9,7 @@ from sources.activemq import collector as module
 from sources.activemq.collector import ActiveMQCollector
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.findings import Finding
 from sources.activemq.inbox import Inbox, Incoming
 from sources.events import Event
 from tests.sources.activemq.record import load
@@ -71,3 +72,24 @@ def test_what_was_read_before_the_broker_closed_the_connection_is_reported(monke
 def test_what_was_read_before_a_request_failed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request may find the connection broken before the frames that were read have been processed."""
     assert collected(monkeypatch, load("normal"), is_broken=True) == ["sent", "received", "deleted"]
+
+
+def test_a_finding_that_contains_a_count_is_logged_every_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    """It changes at every look, twice a second; the latest count is logged also where it changes no more."""
+    collector = ActiveMQCollector(ActiveMQCollectorConfig(probe_queue=None))
+    for look in range(1_200):
+        collector._log_findings([Finding("bodies", "warning", f"{look} empty bodies")], look / 2)
+    for look in range(1_200, 3_600):
+        collector._log_findings(None, look / 2)
+    assert caplog.messages == ["ActiveMQ: 0 empty bodies", "ActiveMQ: 600 empty bodies", "ActiveMQ: 1199 empty bodies"]
+
+
+def test_a_finding_that_comes_back_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A worse level of the same check is logged at once, and a finding that was away for a while is a new one."""
+    collector = ActiveMQCollector(ActiveMQCollectorConfig(probe_queue=None))
+    missing = Finding("statistics", "error", "no plugin", "add it")
+    for at_s, findings in enumerate([[missing], [missing], [], [missing], [Finding("statistics", "warning", "slow plugin")], []]):
+        collector._log_findings(findings, at_s)
+    collector._log_findings(None, 350)
+    collector._log_findings([missing], 400)
+    assert [message.split(": ")[1] for message in caplog.messages] == ["no plugin\nadd it", "slow plugin", "no plugin\nadd it"]
