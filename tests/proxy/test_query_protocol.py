@@ -51,11 +51,12 @@ def test_a_form_is_parsed_into_the_parameters_of_the_json_protocol(form: dict[st
         ({}, b"&AttributeName.1=All"),
         ({"AttributeName.1": "SenderId"}, b"&AttributeName.2=All"),
         ({"MessageSystemAttributeName.1": "SenderId"}, b"&MessageSystemAttributeName.2=All"),
+        ({"AttributeName.2": "SenderId", "AttributeName.3": "SentTimestamp"}, b"&AttributeName.4=All"),
         ({"AttributeName.1": "All"}, b""),
     ],
 )
 def test_all_system_attributes_are_requested(form: dict[str, str], more: bytes) -> None:
-    """`All` is appended to the attributes that the application requests, with the same parameter name."""
+    """`All` is appended to the attributes that the application requests, with the same parameter name and the next number."""
     body = urlencode({"Action": "ReceiveMessage", **form}).encode()
     asking, _ = query.asking_for_all(body, query.parse(body), None)
     assert asking == body + more

@@ -89,10 +89,15 @@ def asking_for_all(body: bytes, params: Mapping[str, Any], lineage_attribute: st
     if asked.system is not None:
         # Numbered after those listed by the application; numbers may be skipped but not used twice.
         name = "MessageSystemAttributeName" if "MessageSystemAttributeNames" in params else "AttributeName"
-        more.append(f"{name}.{len(params.get(_LISTS[name], ())) + 1}=All")
+        more.append(f"{name}.{_highest_number(body, name) + 1}=All")
     if asked.hide_message_attributes and lineage_attribute is not None:
         more.append(f"MessageAttributeName.1={quote_plus(lineage_attribute)}")
     return b"&".join([body, *(field.encode() for field in more)]), asked
+
+
+def _highest_number(body: bytes, name: str) -> int:
+    parts = [field.partition(".") for field, _ in _fields(body)]
+    return max((int(number) for head, _, number in parts if head == name and number.isdecimal()), default=0)
 
 
 def parse_answer(operation: str, body: bytes) -> dict[str, Any]:
