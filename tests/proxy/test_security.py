@@ -6,7 +6,7 @@ import http.client
 import json
 import subprocess
 from collections.abc import Iterator
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import boto3
 import httpx
@@ -166,6 +166,27 @@ def test_a_get_request_is_forwarded_only_if_it_is_signed(
     assert answer.status_code == status
     assert len(fake.asked) == (status == 200)
     assert ("signed" in answer.text) == (status == 403)
+
+
+def test_the_message_of_a_signed_get_request_is_sent_as_a_form(fake: FakeSqs, fenced: Proxy) -> None:
+    """SQS gets the message that the application has signed, of a content type with which it reads the parameters."""
+    message = "literal %41 and a+b & 100%25"
+    query = urlencode({"Action": "SendMessage", "QueueUrl": f"{fenced.endpoint}/1/q", "MessageBody": message}, quote_via=quote)
+    headers = {"Authorization": _signed_for("us-east-1")["Authorization"]}
+    assert httpx.get(f"{fenced.endpoint}/?{query}", headers=headers).status_code == 200
+    [asked] = fake.asked
+    assert asked.headers["Content-Type"] == _FORM["Content-Type"]
+    assert parse_qs(asked.body.decode())["MessageBody"] == [message]
+    _verify(asked, fake.endpoint)
+
+
+def test_a_presigned_get_request_for_another_region_is_refused(fake: FakeSqs, fenced: Proxy) -> None:
+    """Its URL has the region that a header has otherwise."""
+    credential = quote("APPKEY/20260101/eu-west-1/sqs/aws4_request", safe="")
+    answer = httpx.get(f"{fenced.endpoint}/?Action=ListQueues&X-Amz-Credential={credential}&X-Amz-Signature=0")
+    assert answer.status_code == 403
+    assert "not for eu-west-1" in answer.text
+    assert fake.asked == []
 
 
 def test_an_sdk_understands_the_refusal(fenced: Proxy) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote_plus
 
 from queuewatch.proxy import json_protocol, query_protocol
 from queuewatch.proxy.requested_attributes import RequestedAttributes
@@ -37,16 +37,19 @@ class AppCall:
     body: bytes
     operation: str = ""
     params: dict[str, Any] = field(default_factory=dict)
+    is_from_url: bool = False
+    """Whether the body contains parameters of the URL: a GET request has no other, and no content type."""
 
 
 def read_call(headers: Mapping[str, str], query_string: str, body: bytes) -> AppCall:
-    """Parse a call as far as possible; never raises."""
+    """Parse a call as far as possible; never raises. `query_string` is the URL's, not decoded."""
     target = headers.get("X-Amz-Target")
     if target is not None:
         call = AppCall(json_protocol, body)
         operation = target.removeprefix(_TARGET) if target.startswith(_TARGET) else ""
     else:
-        call = AppCall(query_protocol, _with_query_string(body, query_string))
+        moved = _parameters(query_string)
+        call = AppCall(query_protocol, b"&".join(part for part in (*moved, body) if part), is_from_url=bool(moved))
         operation = ""
     try:
         call.params = call.codec.parse(call.body)
@@ -63,9 +66,7 @@ def is_retry(sdk_request: str) -> bool:
     return attempt is not None and int(attempt[1]) > 1
 
 
-def _with_query_string(body: bytes, query_string: str) -> bytes:
-    """Return a Query call's body with the parameters of its URL added, except those of the application's signature."""
-    pairs = [(name, value) for name, value in parse_qsl(query_string, keep_blank_values=True) if not name.startswith("X-Amz-")]
-    if not pairs:
-        return body
-    return b"&".join(part for part in (urlencode(pairs).encode(), body) if part)
+def _parameters(query_string: str) -> list[bytes]:
+    """Return the parameters in a Query call's URL as they are written there, except those of the application's signature."""
+    parts = [part for part in query_string.split("&") if part and not unquote_plus(part).startswith("X-Amz-")]
+    return [part.encode(errors="surrogateescape") for part in parts]

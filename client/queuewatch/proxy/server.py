@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from queuewatch.clock import now_ms
+from queuewatch.proxy import query_protocol
 from queuewatch.proxy.calls import AppCall, is_retry, read_call
 from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
 from queuewatch.proxy.host_names import HostNames
@@ -117,9 +118,9 @@ class Handler:
         except web.HTTPRequestEntityTooLarge as error:
             # Raised further, it would keep what was read of the body until the garbage collector runs, which is seldom here.
             return web.Response(status=413, text=error.text)
-        call = read_call(request.headers, request.query_string, body)
+        call = read_call(request.headers, request.raw_path.partition("?")[2], body)
         try:
-            upstream = self._upstreams.choose(request.headers.get("Authorization"))
+            upstream = self._upstreams.choose(_credential(request))
         except NotConfigured as error:
             self.refused += 1
             return _error(call, 403, "AccessDenied", str(error))
@@ -143,7 +144,10 @@ class Handler:
             self._telemetry.failed(error)
         began_at = now_ms()
         try:
-            answer = await self._forwarder.forward(upstream, path, request.headers.items(), call.body)
+            headers = [*request.headers.items()]
+            if call.is_from_url and "Content-Type" not in request.headers:
+                headers.append(("Content-Type", query_protocol.CONTENT_TYPE))
+            answer = await self._forwarder.forward(upstream, path, headers, call.body)
         except NoAnswer as error:
             self.no_answer += 1
             return _error(call, 503, "ServiceUnavailable", str(error))
@@ -212,6 +216,12 @@ def _refusal(request: web.BaseRequest) -> str | None:
 
 def _is_signed(request: web.BaseRequest) -> bool:
     return "Authorization" in request.headers or "X-Amz-Signature" in request.query
+
+
+def _credential(request: web.BaseRequest) -> str | None:
+    """Return what names the region that the application signed the call for; a presigned call has it in its URL."""
+    presigned = request.query.get("X-Amz-Credential")
+    return request.headers.get("Authorization") or (f"Credential={presigned}" if presigned else None)
 
 
 def _error(call: AppCall, status: int, code: str, message: str) -> web.Response:

@@ -58,7 +58,7 @@ class Upstreams:
         self.all = tuple(upstreams)
 
     def choose(self, authorization: str | None) -> Upstream:
-        """Return the endpoint for a call with this Authorization header. Raises `NotConfigured`."""
+        """Return the endpoint for a call with this Authorization header, or part of one. Raises `NotConfigured`."""
         scope = _SCOPE.search(authorization) if authorization else None
         if scope is None:
             return self._default
