@@ -1,4 +1,4 @@
-"""Checks the arguments of `watch` and `PullConsumer` when they are given: later, a wrong one would cost events without a word."""
+"""Checks names and the arguments of `watch` and `PullConsumer`: later, a wrong one would cost events without a word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_arguments(
 ) -> None:
     """Raise `TypeError` or `ValueError` for the first wrong argument, with its name and what to give instead."""
     for name, value in names.items():
-        _check_name(name, value)
+        check_name(name, value)
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is {value!r}: give an integer of 1 or more")
@@ -32,18 +32,11 @@ def check_arguments(
             raise ValueError(f"{name} is {value}: give a number of seconds, 0 or more")
         if value > LONGEST_WAIT_S and name not in _MAY_BE_INFINITE:
             raise ValueError(f"{name} is {value}: give a finite number of seconds, at most {LONGEST_WAIT_S:.0f}")
-    if lineage_attribute is None:
-        return
-    if not isinstance(lineage_attribute, str):
-        raise TypeError(f"lineage_attribute is {lineage_attribute!r}: give the name of a message attribute")
-    if not _ATTRIBUTE.fullmatch(lineage_attribute):
-        raise ValueError(
-            f"lineage_attribute is {lineage_attribute!r}: a message attribute of SQS has 1 to 256 letters, digits, `_`, `-` "
-            "and single dots inside, and does not begin with AWS. or Amazon."
-        )
+    check_attribute("lineage_attribute", lineage_attribute)
 
 
-def _check_name(name: str, value: Any) -> None:
+def check_name(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` if the service would refuse the name of a consumer or of a scope."""
     if value is None:
         return
     if not isinstance(value, str):
@@ -52,6 +45,19 @@ def _check_name(name: str, value: Any) -> None:
         raise ValueError(f"{name} has {len(value)} characters: give at most {LONGEST_NAME}")
     if not is_text(value):
         raise ValueError(f"{name} is {value!r}: half of a surrogate pair cannot be sent; give text that UTF-8 can encode")
+
+
+def check_attribute(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` if SQS would refuse the name of a message attribute."""
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}: give the name of a message attribute")
+    if not _ATTRIBUTE.fullmatch(value):
+        raise ValueError(
+            f"{name} is {value!r}: a message attribute of SQS has 1 to 256 letters, digits, `_`, `-` "
+            "and single dots inside, and does not begin with AWS. or Amazon."
+        )
 
 
 def is_text(value: str) -> bool:

@@ -7,7 +7,10 @@ import sys
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.session import Session
 
+from queuewatch.proxy.options import parser
+from queuewatch.proxy.settings import settings
 from tests.proxy.fake_sqs import fake_sqs
 from tests.services import proxy as proxy_service
 
@@ -58,6 +61,14 @@ def test_check_says_whether_the_proxy_runs() -> None:
         (("--drain-s", "-1"), {}, ("--drain-s=-1", "use 25")),
         (("--drain-s", "nan"), {}, ("--drain-s=nan", "use 25")),
         (("--check", "--listen", "foo"), {}, ("'foo'", "use HOST:PORT")),
+        (("--lineage-attribute", "my id"), {}, ("--lineage-attribute", "'my id'", "letters, digits")),
+        (
+            (),
+            {"QUEUEWATCH_LINEAGE_ATTRIBUTE": "AWS.id"},
+            ("QUEUEWATCH_LINEAGE_ATTRIBUTE", "'AWS.id'", "does not begin with AWS."),
+        ),
+        (("--consumer", "c" * 513), {}, ("--consumer has 513 characters", "at most 512")),
+        ((), {"QUEUEWATCH_SCOPE": "s" * 513}, ("QUEUEWATCH_SCOPE", "513 characters", "at most 512")),
     ],
 )
 def test_a_wrong_setting_is_named_in_one_line(words: tuple[str, ...], variables: dict[str, str], says: tuple[str, ...]) -> None:
@@ -66,3 +77,10 @@ def test_a_wrong_setting_is_named_in_one_line(words: tuple[str, ...], variables:
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert all(word in line for word in says)
+
+
+def test_a_consumer_name_of_the_environment_is_cut_to_what_the_service_accepts() -> None:
+    """As in the hooks: events with a longer one would be refused, and the application still gets its proxy."""
+    environment = {"QUEUEWATCH_CONSUMER": "c" * 600, "AWS_REGION": "us-east-1"}
+    given = parser(environment).parse_args([])
+    assert settings(given, environment, Session()).consumer == "c" * 512

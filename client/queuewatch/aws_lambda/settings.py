@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from queuewatch.consumer_name import name_of_environment
 from queuewatch.environment import CONSUMER_VARIABLE, TO_VARIABLE, is_disabled, is_on
 from queuewatch.log import log_error
 
@@ -47,8 +48,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
 
     return Settings(
         to=None if is_disabled(environment) else environment.get(TO_VARIABLE) or None,
-        consumer=environment.get(CONSUMER_VARIABLE) or environment.get("AWS_LAMBDA_FUNCTION_NAME") or "lambda",
-        scope=environment.get("QUEUEWATCH_SCOPE") or None,
+        consumer=name_of_environment(CONSUMER_VARIABLE, environment) or environment.get("AWS_LAMBDA_FUNCTION_NAME") or "lambda",
+        scope=name_of_environment("QUEUEWATCH_SCOPE", environment) or None,
         send_ms=read("QUEUEWATCH_LAMBDA_SEND_MS", _not_negative, 50.0),
         early_ms=read("QUEUEWATCH_LAMBDA_EARLY_MS", _not_negative, 1000.0),
         timeout_margin_ms=read("QUEUEWATCH_LAMBDA_TIMEOUT_MARGIN_MS", _not_negative, 200.0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 from collections.abc import Mapping
 from typing import Final
 
@@ -57,8 +56,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add(
         "--consumer",
         metavar="NAME",
-        default=environment.get(CONSUMER_VARIABLE) or socket.gethostname(),
-        help="name of the consumer in events (QUEUEWATCH_CONSUMER; default: the host name, which in Kubernetes is the pod's)",
+        help=f"name of the consumer in events ({CONSUMER_VARIABLE}; default: the host name, which in Kubernetes is the pod's)",
     )
     add(
         "--scope",

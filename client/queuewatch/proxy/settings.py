@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import math
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 
+from queuewatch.arguments import check_attribute, check_name
+from queuewatch.consumer_name import name_of_environment
+from queuewatch.environment import CONSUMER_VARIABLE
 from queuewatch.proxy.options import DEFAULT_DRAIN_S, address
 from queuewatch.proxy.upstreams import Upstream, Upstreams, upstream_of_region
 
@@ -57,13 +61,16 @@ def settings(given: argparse.Namespace, environment: Mapping[str, str], session:
             raise ValueError(f"{upstream.origin} is this proxy's own address")
     if given.max_handles < 1 or given.max_buffered < 1:
         raise ValueError("--max-handles and --max-buffered must be positive numbers")
+    check_name("--consumer", given.consumer)
+    check_name("--scope (QUEUEWATCH_SCOPE)", given.scope)
+    check_attribute("--lineage-attribute (QUEUEWATCH_LINEAGE_ATTRIBUTE)", given.lineage_attribute)
     return Settings(
         host=host,
         port=port,
         allowed_hosts=_listed(given.allow_host, environment.get("QUEUEWATCH_PROXY_ALLOW_HOSTS")),
         upstreams=upstreams,
         to=given.to,
-        consumer=given.consumer,
+        consumer=given.consumer or name_of_environment(CONSUMER_VARIABLE, environment) or socket.gethostname(),
         scope=given.scope,
         lineage_attribute=given.lineage_attribute,
         rewrite_queue_urls=not given.keep_queue_urls,
