@@ -190,6 +190,19 @@ def test_lambda_functions_of_a_plan(tmp_path: Path) -> None:
     assert rules(plan.write(tmp_path)) == [("orders", "lambda_batching_window"), ("orders", "whole_batch_fails")]
 
 
+def test_a_disabled_mapping_of_a_plan_is_no_consumer(tmp_path: Path) -> None:
+    """Its function's timeout, longer than the visibility timeout, concerns no message. An unset value means enabled."""
+    plan = Plan()
+    plan.add("aws_sqs_queue.orders", name="orders", refer=to("aws_sqs_queue.failed.arn"))
+    plan.add("aws_sqs_queue.failed", name="failed", message_retention_seconds=14 * DAY_S)
+    plan.add("aws_lambda_function.work", function_name="work", timeout=600)
+    refer = {"event_source_arn": ["aws_sqs_queue.orders.arn"], "function_name": ["aws_lambda_function.work.arn"]}
+    plan.add("aws_lambda_event_source_mapping.orders", refer=refer, enabled=False)
+    assert rules(plan.write(tmp_path)) == []
+    plan.planned[""][-1]["values"]["enabled"] = None
+    assert rules(plan.write(tmp_path)) == [("orders", "lambda_visibility")]
+
+
 def test_references_are_followed_through_modules(tmp_path: Path) -> None:
     """They lead into a module through its variable and out of one through its output."""
     plan = Plan()
