@@ -10,7 +10,7 @@ import pytest
 from botocore.session import Session
 
 from queuewatch import aws_lambda as layer
-from queuewatch.aws_lambda.posting import QueuePoster
+from queuewatch.aws_lambda.posting import QueuePoster, transport_for
 from tests.services.node import find_node
 from tests.services.provider import Services
 
@@ -43,3 +43,49 @@ def test_the_node_wrapper_calls_the_endpoints_of_the_sdk(services: Services) -> 
     command = [services.found(find_node).executable, "--input-type=module", "--eval", script]
     found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
     assert found == [of_sdk(region) for region in REGIONS]
+
+
+DESTINATIONS = [
+    ("q", {"AWS_ENDPOINT_URL_SQS": "", "AWS_REGION": "eu-west-1"}),
+    ("q", {"AWS_ENDPOINT_URL_SQS": "", "AWS_ENDPOINT_URL": "http://localhost:1/", "AWS_REGION": ""}),
+    ("q?region=", {"AWS_REGION": "eu-west-1"}),
+    ("q?region=eu-west-1", {"AWS_REGION": "us-east-1"}),
+    ("https://sqs.eu-west-1.amazonaws.com/1/q", {"AWS_REGION": "us-east-1"}),
+    ("https://eu-west-1.queue.amazonaws.com/1/q", {"AWS_REGION": "us-east-1"}),
+]
+REFUSED = ["sqs:q?regoin=eu-west-1", "sqs:q?region=eu-west-1&x=1", "sqs:/", "sqs://"]
+
+
+def test_the_wrappers_read_a_destination_alike(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both call the same endpoint for the same region. A variable that is set to nothing is not set."""
+    script = f"""
+        import {{ transportFor }} from {json.dumps(MODULE.as_uri())};
+        const posters = {json.dumps(DESTINATIONS)}.map(([to, environment]) => transportFor(`sqs:${{to}}`, environment));
+        console.log(JSON.stringify(posters.map((poster) => [poster.region, poster.endpoint.href])));
+    """
+    command = [services.found(find_node).executable, "--input-type=module", "--eval", script]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
+    for (to, variables), of_node in zip(DESTINATIONS, found, strict=True):
+        with monkeypatch.context() as patch:
+            for name in ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+                patch.delenv(name, raising=False)
+            for name, value in {**variables, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
+                patch.setenv(name, value)
+            poster = transport_for(f"sqs:{to}")
+            assert isinstance(poster, QueuePoster)
+            assert [poster._region, poster._endpoint()] == of_node
+
+
+def test_the_wrappers_refuse_the_same_destinations(services: Services) -> None:
+    """A misspelt option would send telemetry to another region."""
+    script = f"""
+        import {{ transportFor }} from {json.dumps(MODULE.as_uri())};
+        const refused = (to) => {{ try {{ transportFor(to, {{}}); return false; }} catch {{ return true; }} }};
+        console.log(JSON.stringify({json.dumps(REFUSED)}.map(refused)));
+    """
+    command = [services.found(find_node).executable, "--input-type=module", "--eval", script]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
+    assert found == [True] * len(REFUSED)
+    for to in REFUSED:
+        with pytest.raises(ValueError, match="sqs:"):
+            transport_for(to)

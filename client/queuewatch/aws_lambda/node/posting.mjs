@@ -7,7 +7,8 @@ import https from "node:https";
 
 // About the payload itself. All others are retried: even a wrong token or path may be corrected meanwhile.
 const NEVER_RETRIED = new Set([400, 413, 415, 422]);
-const REGION_IN_URL = /^https?:\/\/(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\./;
+const REGION_IN_URL =
+  /^https?:\/\/(?:(?:[^/]*\.)?sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\.|([a-z]{2,4}(?:-[a-z0-9]+)+-\d+)\.queue\.)/;
 // The domains of AWS' partitions by the beginning of their regions' names; of all others it is amazonaws.com.
 const DOMAINS = {
   "cn-": "amazonaws.com.cn",
@@ -125,14 +126,18 @@ export class QueuePoster {
 
   constructor(to, environment) {
     const [queue, options = ""] = to.slice("sqs:".length).replace(/^\/\//, "").split("?");
-    if (!queue) throw new Error(`${to} names no queue`);
+    if (!queue.replaceAll("/", "")) throw new Error(`${to} names no queue`);
+    const given = new URLSearchParams(options);
+    const unknown = [...given.keys()].find((name) => name !== "region");
+    if (unknown !== undefined) throw new Error(`${to}: unknown option ${unknown}; known is region`);
     this.name = `sqs:${queue}`;
     this.environment = environment;
     this.queue = queue;
-    const named = new URLSearchParams(options).get("region") ?? REGION_IN_URL.exec(queue)?.[1];
-    this.region = named ?? environment.AWS_REGION ?? environment.AWS_DEFAULT_REGION ?? "us-east-1";
+    const [, inHost, inLegacyHost] = REGION_IN_URL.exec(queue) ?? [];
+    const named = given.get("region") || inHost || inLegacyHost;
+    this.region = named || environment.AWS_REGION || environment.AWS_DEFAULT_REGION || "us-east-1";
     this.url = queue.includes("/") ? queue : undefined;
-    this.endpoint = new URL(environment.AWS_ENDPOINT_URL_SQS ?? environment.AWS_ENDPOINT_URL ?? this.#origin());
+    this.endpoint = new URL(environment.AWS_ENDPOINT_URL_SQS || environment.AWS_ENDPOINT_URL || this.#origin());
     this.connection = new Connection(this.endpoint);
   }
 
