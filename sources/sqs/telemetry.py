@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_EMPTY_PAUSE_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEARTBEAT_EVERY_MS: Final = 30_000
@@ -67,8 +68,10 @@ class SqsTelemetryCollector:
         pause_s = _FIRST_PAUSE_S
         while not stop.is_set():
             try:
-                self.drain_once(emit)
+                received = self.drain_once(emit)
                 pause_s = _FIRST_PAUSE_S
+                if not received and self._queue.wait_s == 0:
+                    stop.wait(_EMPTY_PAUSE_S)  # otherwise SQS has waited for messages
             except (ClientError, BotoCoreError) as error:
                 _log.warning("telemetry queue %s: %s; next attempt in %.0f s", self._queue.name, error, pause_s)
                 stop.wait(pause_s * random.uniform(0.5, 1.0))

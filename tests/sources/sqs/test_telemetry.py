@@ -138,6 +138,32 @@ def test_heartbeats_go_on_after_the_clock_was_set_back(monkeypatch: pytest.Monke
     assert [event["at"] - T for event in found] == [0, hour_ms, 60_000, 90_000]
 
 
+class RecordedStop(threading.Event):
+    """Ends a drain at its third pause; without pauses, after some thousand receives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+        self.asked = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        self.asked += 1
+        return len(self.waits) >= 3 or self.asked > 3_600
+
+
+def test_a_drain_whose_receives_do_not_wait_pauses_after_an_empty_one() -> None:
+    """Otherwise it would call SQS as fast as it answers, and each call costs."""
+    config = SqsCollectorConfig(telemetry={"queue": "http://localhost/1/telemetry", "wait_s": 0})  # type: ignore[arg-type]
+    stop = RecordedStop()
+    client = SimpleNamespace(receive_message=lambda **_: {})
+    SqsTelemetryCollector(config, client).run(lambda _: None, stop)  # type: ignore[arg-type]
+    assert stop.waits == [1.0, 1.0, 1.0]
+
+
 def test_a_drain_needs_a_telemetry_queue() -> None:
     """The collector kind exists, but its configuration section is missing."""
     with pytest.raises(CollectorRefused, match=r"collect\.sqs\.telemetry\.queue is not set"):
