@@ -43,7 +43,7 @@ class RegionReader:
         consumers: Consumers | None = None,
         *,
         regions: Sequence[str] = (),
-        concurrency: int = 16,
+        concurrency: int,
     ) -> None:
         """`regions` are those that other readers read with the same configuration."""
         self._client = client

@@ -244,7 +244,7 @@ def test_settings_are_read_from_elasticmq(elasticmq: Any) -> None:
     account.queue("pay.fifo", FifoQueue="true", RedrivePolicy=account.redrive_to(dlq, receives=1))
     account.queue("lonely")
     client = read_only(account.client)
-    reader = RegionReader(client, DiscoveryConfig(prefixes=(account.prefix,)))
+    reader = RegionReader(client, DiscoveryConfig(prefixes=(account.prefix,)), concurrency=16)
     found = [*findings(reader.read()), *reader.findings]
     own = {(str(finding.queue).removeprefix(account.prefix), finding.rule) for finding in found}
     assert {("pay.fifo", "single_receive"), ("lonely", "no_dead_letter_queue")} <= own
@@ -260,7 +260,7 @@ DLQ_OF = '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:%s","maxReceiveCount":
 def read(fake: Fake, **discovery: Any) -> tuple[list[tuple[str | None, str]], RegionReader]:
     """Return the findings of a fake account."""
     client: Any = fake
-    reader = RegionReader(client, DiscoveryConfig(**discovery))
+    reader = RegionReader(client, DiscoveryConfig(**discovery), concurrency=16)
     found = [*findings(reader.read()), *reader.findings]
     return sorted((finding.queue or "", finding.rule) for finding in found), reader
 
@@ -316,7 +316,7 @@ def test_a_queue_named_by_url_is_examined_in_its_own_region_only() -> None:
     discovery = DiscoveryConfig(urls=tuple(client.url("orders") for client in clients))
     scopes = []
     for client in clients:
-        reader = RegionReader(client, discovery, regions=regions)
+        reader = RegionReader(client, discovery, regions=regions, concurrency=16)
         scopes += [queue.scope for queue in reader.read().by_key.values()]
         assert reader.findings == []
     assert scopes == ["1/eu-west-1", "1/us-east-1"]
