@@ -30,7 +30,7 @@ from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_sinc
 from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, stalled_since
-from streaming.judge.rules.silent import is_overdue, last_change, silent_from, silent_since
+from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.status import WINDOW_MS
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey
@@ -39,7 +39,7 @@ from streaming.judge.snapshot import QueueStatus
 
 _STANDING = frozenset({"ok", "stale", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends."""
-_LASTING = frozenset(lasting.name for lasting in (backlog_since, silent_since, uncovered_since))
+_LASTING = frozenset(lasting.name for lasting in (backlog_since, expected_since, silent_since, uncovered_since))
 """Conditions that only a report about the queue ends, as it does those of `misconfigured_since`."""
 
 

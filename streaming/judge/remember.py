@@ -22,7 +22,7 @@ from streaming.judge.rules.prefetched import has_window, prefetched_since, worki
 from streaming.judge.rules.purges import recent_purges
 from streaming.judge.rules.queues import backlog_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
-from streaming.judge.rules.silent import silent_since
+from streaming.judge.rules.silent import expected_since, silent_since
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.turns import turns_with
 
@@ -41,6 +41,7 @@ CONDITIONS: tuple[Condition, ...] = (
     outlived_since,
     lagging_since,
     eased_since,
+    expected_since,
     silent_since,
     retry_storm_since,
     uncovered_since,

@@ -91,6 +91,28 @@ def silent() -> list[dict[str, Any]]:
     return [one for at_s in [*range(0, 2_400, 10), 3_305] for one in work("q", at_s * 1_000)]
 
 
+def test_a_queue_stays_silent_until_a_message_comes() -> None:
+    """Hours later the gaps between samples exceed ten minutes: they no longer show when messages came, which is remembered."""
+    hour_s = 3_600
+    events = [one for at_s in [*range(0, hour_s, 60), 10 * hour_s] for one in work("q", at_s * 1_000)]
+    events += [polled("q", minute) for minute in range(1, 10 * 60, 5)]
+    said = judged(in_steps(sorted(events, key=lambda e: e["at"]), 60, 10 * hour_s + 120))
+    changes = [(at // 1_000, status) for at, signal, status, _ in said.changes_seen() if signal == "QueueSilent"]
+    assert [status for _, status in changes] == ["firing", "resolved"]
+    assert changes[-1][0] == 10 * hour_s
+    silences = [f for snapshot in said.snapshots for f in snapshot.firing if f.key.signal == "QueueSilent"]
+    assert {f.evidence["last_message_at"] for f in silences} == {T0 + (hour_s - 60) * 1_000}
+
+
+def test_a_queue_with_a_message_every_nine_minutes_is_silent_when_twenty_are_missing() -> None:
+    """After three hours: samples of that age are nine minutes apart, and no longer show that its traffic was steady."""
+    every_s = 540
+    events = [one for at_s in range(0, 40 * every_s, every_s) for one in work("q", at_s * 1_000)]
+    events += [polled("q", minute) for minute in range(62 * every_s // 60)]
+    said = judged(in_steps(sorted(events, key=lambda e: e["at"]), 30, 62 * every_s))
+    assert [f.key.queue for f in said.firing("QueueSilent")] == ["q"]
+
+
 def half_seen() -> list[dict[str, Any]]:
     """The broker counts twice as many dead letters as are reported, until half of them is gone at the end."""
     moved = [event("dead_lettered", 1_000 * n, "source", message_id=f"m{n}", to_queue="d") for n in range(20)]

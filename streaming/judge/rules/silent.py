@@ -45,6 +45,13 @@ def _silence(c: Context) -> Measured | None:
     return measures.silence(expected.last_at, c.now, min(expected.due, expected.due_as_yesterday), c.thresholds)
 
 
+@condition("messages_expected")
+def expected_since(c: Context) -> int | None:
+    """Traffic was steady up to the last message: more are expected."""
+    expected = _expected(c)
+    return None if expected is None else expected.last_at
+
+
 @condition("silent")
 def silent_since(c: Context) -> int | None:
     """As many messages are missing as a silence takes."""
@@ -135,8 +142,12 @@ def _expected(c: Context) -> Expected | None:
     steps = nonzero(np.diff(came) > 0)
     if not len(steps):
         return None
-    last_at = max(int(past.at[steps[-1] + 1]), _unreported_at(c))
-    if c.now - last_at < 60_000 or past.change("touched_unsent", last_at) > 0:
+    before, known_by = past.times[steps[-1]], past.times[steps[-1] + 1]
+    remembered_at = c.memory.since.get(expected_since.name)
+    # The samples thin out around it: a message that came between these two is still the one that was the last before.
+    came_at = remembered_at if remembered_at is not None and before < remembered_at <= known_by else known_by
+    last_at = max(came_at, _unreported_at(c))
+    if c.now - last_at < 60_000 or past.change("touched_unsent", max(last_at, known_by)) > 0:
         # In the second case messages come, but their sends are not reported.
         return None
     start = past.last_before(last_at - HOUR_MS)
@@ -144,9 +155,11 @@ def _expected(c: Context) -> Expected | None:
     slots = (last_at - first_at) // SLOT_MS
     if slots < FEWEST_SLOTS:
         return None
-    bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
-    if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
-        return None
+    # Once gaps between samples exceed ten minutes they cannot show it any more, so it is only asked until it was shown.
+    if last_at != remembered_at:
+        bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
+        if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
+            return None
     rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - first_at)
     due = rate * (c.now - last_at)
     yesterday = due
