@@ -140,7 +140,7 @@ def _may_slide(c: Context) -> bool:
         return True
     if recent.value("touched_unsent", 0) != recent.value("touched_unsent", -1):
         return True
-    if c.ordered and some_went_unseen(recent, c.now):
+    if c.ordered and some_went_unseen(c):
         return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.
     if not 0 < c.tracked < recent_peak(c):

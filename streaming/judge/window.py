@@ -88,7 +88,10 @@ class Window:
         return bisect_right(self.times, at) - 1
 
     def change(self, field: str, since: int) -> int:
-        """Return the growth of a running total since the latest sample at or before `since`, or else the oldest sample."""
+        """Return the growth of a running total since the latest sample at or before `since`, or else the oldest sample.
+
+        A window that begins later than `since` counts less: choose it with `Context.samples_of`.
+        """
         if not len(self.at):
             return 0
         column = COLUMN[field]

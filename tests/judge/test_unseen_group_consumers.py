@@ -81,3 +81,19 @@ def test_without_counts_the_order_of_groups_shows_consumers_that_do_not_report()
     half, whole = found.snapshots[60].queues[0], found.snapshots[-1].queues[0]
     assert (half.basis, half.basis_reason) == ("partial", "ends of some messages of f.fifo are not seen")
     assert whole.basis == "messages"
+
+
+def test_a_head_that_seems_not_to_be_received_is_doubted_for_a_quarter_of_an_hour() -> None:
+    """Without counts, a message that an unseen consumer took is known, and older than the eleven minutes of dense samples."""
+    until_s = 1_000
+    events = [ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 30})]
+    for n, at in enumerate(range(0, until_s, 5)):
+        about = {"message_id": f"F{n}", "group": "F", "consumer": "w"}
+        events += [sent("F", n, at), ev("received", at + 0.5, NAME, receive_count=1, sequence=str(n), **about)]
+        events.append(ev("deleted", at + 0.7, NAME, **about))
+    about = {"message_id": "A2", "group": "A", "consumer": "w"}
+    events += [sent("A", 1, 1), sent("A", 2, 2), ev("received", 4, NAME, receive_count=1, sequence="2", **about)]
+    events += [ev("deleted", 4.2, NAME, **about), sent("B", 1, 620), sent("B", 2, 621)]
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, until_s))
+    (fired,) = (c for c in found.changes if c.finding.key.signal == "GroupStuck")
+    assert 900 <= (fired.at_ms - ev("x", 0)["at"]) / 1000 <= 960

@@ -8,13 +8,16 @@ nothing recent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from streaming.core.reporting.report import OrderedQueueReport
 from streaming.core.state.queues import Depth
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.knowledge.windows import no_ends_reported
 from streaming.judge.window import Window
+
+if TYPE_CHECKING:
+    from streaming.judge.context import Context
 
 Basis = Literal["messages", "consumers", "producers", "partial", "counts", "unknown"]
 BASES: tuple[Basis, ...] = get_args(Basis)
@@ -145,19 +148,25 @@ def _were_received_since(past: Window, oldest: int, late_ms: int) -> bool:
     return received - before > max(FEWEST_PASSED, 0.1 * received)
 
 
-def many_went_unseen(past: Window, now: int) -> bool:
+def many_went_unseen(c: Context) -> bool:
     """Whether many messages of an ordered queue turned out to be gone lately: consumers that do not report have them."""
-    return _went_unseen(past, now) > max(FEWEST_PASSED, MOST_GONE_UNSEEN_RATIO * past.change("received", now - SIDES_MS))
+    gone = _went_unseen(c)
+    if gone <= FEWEST_PASSED:
+        return False
+    return gone > MOST_GONE_UNSEEN_RATIO * c.samples_of(SIDES_MS).change("received", c.now - SIDES_MS)
 
 
-def some_went_unseen(past: Window, now: int) -> bool:
+def some_went_unseen(c: Context) -> bool:
     """Whether any message of an ordered queue turned out to be gone lately."""
-    return _went_unseen(past, now) > 0
+    return _went_unseen(c) > 0
 
 
-def _went_unseen(past: Window, now: int) -> int:
-    since = now - SIDES_MS
-    return past.change("settled", since) - past.change("departed", since)
+def _went_unseen(c: Context) -> int:
+    if not len(c.recent) or c.recent.value("settled", -1) == c.recent.value("departed", -1):
+        # None ever did, in most queues: their older samples need not be read.
+        return 0
+    samples, since = c.samples_of(SIDES_MS), c.now - SIDES_MS
+    return samples.change("settled", since) - samples.change("departed", since)
 
 
 def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:

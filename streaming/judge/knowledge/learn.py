@@ -58,7 +58,7 @@ def learn(c: Context) -> Knowledge:
         counts_fresh=bool(c.broker_counts) or (latest is not None and c.now - latest.at <= COUNTS_FRESH_MS),
         messages_seen=summary.messages_seen,
         passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
-        went_unseen=c.ordered and many_went_unseen(c.recent, c.now),
+        went_unseen=c.ordered and many_went_unseen(c),
         left_out=left_out,
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,

@@ -108,7 +108,7 @@ def _is_denied(c: Context, stuck: StuckGroup) -> bool:
     """
     if stuck.reason != "not_received":
         return False
-    if c.memory.evidence.some_in_flight_are_unseen() or (not c.summary.depths and some_went_unseen(c.recent, c.now)):
+    if c.memory.evidence.some_in_flight_are_unseen() or (not c.summary.depths and some_went_unseen(c)):
         return True
     counts = [depth for depth in c.summary.depths if depth.at >= stuck.since]
     at = c.recent.last_before(counts[-1].at) if counts else -1
