@@ -220,3 +220,21 @@ def test_poison_messages_that_make_a_queue_seem_to_fail_again_and_again_are_anno
     early = {c.finding.key.message_id for c in begun} - {c.finding.key.message_id for c in begun if c.finding.announced}
     assert early
     assert all(c.finding.announced for c in begun if c.at_ms > ms(60 + 300 + 30))
+
+
+def test_a_poison_message_that_comes_back_every_second_holds_back_no_other() -> None:
+    """Most of its deliveries are not kept; they are still those of one message, so no failing queue is waited for."""
+    events = [ev("queue_state", 0, "p", attributes={"kind": "standard", "visibility_timeout_s": 30})]
+    for n in range(500):
+        about = {"queue": "p", "message_id": f"w{n}"}
+        got = ev("received", n / 2 + 0.01, receive_count=1, consumer="w", **about)
+        events += [ev("sent", n / 2, **about), got, ev("deleted", n / 2 + 0.1, consumer="w", **about)]
+    for n in range(200):
+        about = {"queue": "p", "message_id": "fast", "consumer": "w"}
+        events += [ev("received", 60.1 + 0.9 * n, receive_count=n + 1, **about), ev("released", 60.15 + 0.9 * n, **about)]
+    for n in range(4):
+        about = {"queue": "p", "message_id": "slow", "consumer": "w"}
+        events.append(ev("received", 150 + 31 * n, receive_count=n + 1, sent_at=ev("x", 149)["at"], **about))
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, 250))
+    begun = [c.finding for c in found.changes if c.finding.key.signal == "PoisonMessage" and c.status == "firing"]
+    assert [(f.key.message_id, f.folded) for f in begun] == [("fast", None), ("slow", None)]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming.core.columns import nonzero
+from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
@@ -169,8 +170,15 @@ def _fail_together(c: Context, span_ms: int) -> bool:
 def _most_failures_of_one(c: Context, span_ms: int) -> int:
     """Return how many of the failed deliveries in this period a single message may account for."""
     since = c.now - span_ms - _window_ms(c)
-    suspects = [sum(a.what == "received" and a.at_ms >= since for a in m.attempts) for m in c.messages("poison")]
-    return max([*suspects, *_moved(c, span_ms)], default=0)
+    return max([*(_deliveries_since(m, since) for m in c.messages("poison")), *_moved(c, span_ms)], default=0)
+
+
+def _deliveries_since(message: MessageView, since: int) -> int:
+    """Return how many times a message was received since then, or more where the first of these are no longer kept."""
+    kept = [a.at_ms for a in message.attempts if a.what == "received"]
+    if len(kept) < message.deliveries_seen and min(kept, default=since) >= since:
+        return message.deliveries_seen
+    return sum(at >= since for at in kept)
 
 
 def _moved(c: Context, span_ms: int) -> list[int]:
