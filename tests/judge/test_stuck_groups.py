@@ -161,6 +161,16 @@ def test_a_deploy_that_stops_the_consumers_leaves_no_stuck_group() -> None:
 
 
 @pytest.mark.simulation
+def test_a_long_visibility_timeout_makes_no_group_stuck_in_a_queue_without_consumers() -> None:
+    """Its limit of 20 min is reached when what consumers received in their last minute is older than the dense samples."""
+    queue = ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 600})
+    waiting = [sent("Z", "z0", 250), sent("Z", "z1", 251)]
+    found = judged(in_steps(sorted([queue, *waiting, *busy(0, 300)], key=lambda e: e["at"]), 10, 1_700))
+    changes = [(c.finding.key.signal, c.status) for c in found.changes]
+    assert changes == [("QueueStalled", "firing")]
+
+
+@pytest.mark.simulation
 def test_a_head_that_is_not_received_although_consumers_receive_others_is_stuck() -> None:
     """The same, with consumers that stay."""
     assert changed(busy(200, 480)) == ["firing"]

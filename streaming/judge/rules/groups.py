@@ -123,7 +123,7 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
     head, last_received_at = stuck.group.head, c.summary.last_received_at
     if head is None or stuck.reason != "not_received":
         return False
-    received = c.recent.change("received", last_received_at - BUSY_MS)
+    received = c.past.change("received", last_received_at - BUSY_MS)
     if not head.last_received_at_ms:
         return received > 0 and c.now - last_received_at >= max(GONE_AFTER_MS, GONE_AFTER_GAPS * BUSY_MS // received)
     ends = [attempt.end_ms for attempt in head.attempts if attempt.what == "received" and attempt.end_ms is not None]
