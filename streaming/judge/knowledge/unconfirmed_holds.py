@@ -52,9 +52,10 @@ def _count(c: Context, held: HeldBy) -> tuple[int, float]:
 
 def _known_since(c: Context, consumer: str) -> int:
     """Return since when the counts before this one have shown the same, the present if none did."""
-    earlier = unconfirmed_since.key(_part(consumer, ""))
-    return min((at for name, at in c.memory.since.items() if name.startswith(earlier)), default=c.now)
+    # The name of a consumer may have an @, too.
+    earlier = unconfirmed_since.key(consumer)
+    return min((at for name, at in c.memory.since.items() if name.rpartition("@")[0] == earlier), default=c.now)
 
 
-def _part(consumer: str, counted_at: int | str) -> str:
+def _part(consumer: str, counted_at: int) -> str:
     return f"{consumer}@{counted_at}"

@@ -77,6 +77,24 @@ def test_a_count_that_was_never_reported_raises_no_doubt() -> None:
     assert [status for _, status in changes] == ["firing"]
 
 
+@pytest.mark.simulation
+def test_a_consumer_does_not_share_the_doubt_of_one_whose_name_continues_its_own() -> None:
+    """Names may contain an @: `app` is in doubt since a count of its own, not since one of `app@host`."""
+    mq, at_s = {"system": "activemq"}, {"app@host": 100, "app": 300}
+    events: Events = [ev("queue_state", 0, attributes={"visible": 0, "in_flight": 6, "delayed": 0}) | mq]
+    for name, from_s in at_s.items():
+        for n in range(3):
+            about = {"message_id": f"{name}-{n}"}
+            events += [ev("sent", 1, **about) | mq, ev("received", 2, receive_count=1, consumer=name, **about) | mq]
+        for at in range(5, 400, 10):
+            state = {"connected": True, "prefetch": 5, "dispatched": 3 if at < from_s else 1}
+            events.append(ev("consumer_state", at, consumer=name, attributes=state) | mq)
+    run = judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, 400), SETTINGS)
+    (memory,) = run.memory.queues.values()
+    since = {key.rpartition("@")[0]: at - T0 for key, at in memory.since.items() if key.startswith("held_unconfirmed")}
+    assert {name.partition(":")[2]: at // 10_000 * 10 for name, at in since.items()} == at_s
+
+
 @pytest.mark.parametrize("made_up", ["soon", None, -1, [1], {"at": 1}])
 def test_the_time_of_a_count_is_not_taken_from_the_sender(made_up: Any) -> None:
     """An attribute of that name is as good as any other that is not known."""
