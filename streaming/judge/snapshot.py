@@ -230,7 +230,7 @@ class Snapshot:
     """In name order."""
     firing: tuple[Finding, ...]
     events_total: Mapping[str, int]
-    """accepted, duplicate, late, invalid."""
+    """accepted, duplicate, late, ahead, invalid."""
     invalid_total: Mapping[str, int] = field(default_factory=dict)
     """Invalid events by reason."""
     collectors: Mapping[str, int] = field(default_factory=dict)
