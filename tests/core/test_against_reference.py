@@ -156,7 +156,7 @@ def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[
     if "receive" in known_by:
         at += 1_000
         moved = {"sent_at": T0 + at - 500} if fifo and draw(st.booleans()) else {}
-        events.append(event("received", at, dead, receive_count=8, from_queue=queue, **about, **moved))
+        events.append(event("received", at, dead, receive_count=9, from_queue=queue, **about, **moved))
     if not known_by or draw(st.booleans()):
         # Of SQS, which reports no moves, the redrive may be all that is known.
         at += 1_000
@@ -164,7 +164,7 @@ def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[
     elif len(events) == 1 and draw(st.booleans()):
         # It was not moved after all.
         at += draw(st.integers(1, 120_000))
-        events.append(event("received", at, queue, receive_count=draw(st.sampled_from([7, 9])), **about))
+        events.append(event("received", at, queue, receive_count=draw(st.sampled_from([8, 10])), **about))
     return events
 
 

@@ -69,13 +69,15 @@ def unseen_receives(live: Rows, rows: Array) -> Array:
     A dead letter's count continues from its source queue, so it is not used here. Nor is a count that only another event reports:
     a JMS client may deliver a message many times without the broker, which then counts all of them as it moves the message.
     """
-    bits = live.at("seen", rows)
+    result = np.zeros(len(rows), dtype=np.int64)
+    bits, count = live.at("seen", rows), live.at("receive_count", rows).astype(np.int64)
     seen = np.bitwise_count(bits).astype(np.int64) + live.at("seen_uncounted", rows)
-    count = live.at("receive_count", rows).astype(np.int64)
-    # Which receives beyond the bits' range were the highest is not kept.
-    highest = np.where(count > COUNTED_RECEIVES, count, highest_bit(bits))
-    unseen = np.maximum(highest - seen, 0)
-    result: Array = np.where(live.at("arrived", rows) > 0, 0, unseen)
+    # Of most messages every delivery was reported.
+    some = nonzero((count > seen) & (live.at("arrived", rows) == 0))
+    if len(some):
+        # Which receives beyond the bits' range were the highest is not kept.
+        highest = np.where(count[some] > COUNTED_RECEIVES, count[some], highest_bit(bits[some]))
+        result[some] = np.maximum(highest - seen[some], 0)
     return result
 
 
