@@ -222,6 +222,28 @@ def test_poison_messages_that_make_a_queue_seem_to_fail_again_and_again_are_anno
     assert all(c.finding.announced for c in begun if c.at_ms > ms(60 + 300 + 30))
 
 
+def test_a_failing_queue_is_waited_for_although_a_poison_message_comes_back_all_the_time() -> None:
+    """Its former failures, most of which are not kept, are not those of the broken deploy."""
+    events, broken_s = [ev("queue_state", 0, "p", attributes={"kind": "standard", "visibility_timeout_s": 30})], 400
+    for n in range(broken_s):
+        about = {"queue": "p", "message_id": f"w{n}", "consumer": "w"}
+        events += [ev("sent", n, queue="p", message_id=f"w{n}"), ev("received", n + 0.01, receive_count=1, **about)]
+        events.append(ev("deleted", n + 0.1, **about))
+    for n in range(broken_s // 2 + 60):
+        about = {"queue": "p", "message_id": "fast", "consumer": "w"}
+        events += [ev("received", 1 + 2 * n, receive_count=n + 1, **about), ev("released", 1.05 + 2 * n, **about)]
+    for n in range(broken_s, broken_s + 60):
+        about = {"queue": "p", "message_id": f"b{n}", "consumer": "w"}
+        events.append(ev("sent", n, queue="p", message_id=f"b{n}"))
+        for k in range((broken_s + 110 - n) // 5):
+            at = n + 0.01 + 5 * k
+            events += [ev("received", at, receive_count=k + 1, **about), ev("released", at + 0.05, **about)]
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, broken_s + 110))
+    begun = [c.finding for c in found.changes if c.at_ms >= ms(broken_s) and c.status == "firing"]
+    assert {f.folded for f in begun if f.key.signal == "PoisonMessage"} == {"QueueFailing"}
+    assert "QueueFailing" in {f.key.signal for f in begun}
+
+
 def test_a_poison_message_that_comes_back_every_second_holds_back_no_other() -> None:
     """Most of its deliveries are not kept; they are still those of one message, so no failing queue is waited for."""
     events = [ev("queue_state", 0, "p", attributes={"kind": "standard", "visibility_timeout_s": 30})]

@@ -170,14 +170,15 @@ def _fail_together(c: Context, span_ms: int) -> bool:
 def _most_failures_of_one(c: Context, span_ms: int) -> int:
     """Return how many of the failed deliveries in this period a single message may account for."""
     since = c.now - span_ms - _window_ms(c)
-    return max([*(_deliveries_since(m, since) for m in c.messages("poison")), *_moved(c, span_ms)], default=0)
+    return max([*(_deliveries_since(m, since, c.now) for m in c.messages("poison")), *_moved(c, span_ms)], default=0)
 
 
-def _deliveries_since(message: MessageView, since: int) -> int:
-    """Return how many times a message was received since then, or more where the first of these are no longer kept."""
+def _deliveries_since(message: MessageView, since: int, now: int) -> int:
+    """Return how many times a message was received since then: by its present rate where the first of these are not kept."""
     kept = [a.at_ms for a in message.attempts if a.what == "received"]
     if len(kept) < message.deliveries_seen and min(kept, default=since) >= since:
-        return message.deliveries_seen
+        at_this_rate = len(kept) * (now - since) / max(now - min(kept, default=now), 1)
+        return min(message.deliveries_seen, math.ceil(at_this_rate))
     return sum(at >= since for at in kept)
 
 
