@@ -102,6 +102,9 @@ def test_a_queue_stays_silent_until_a_message_comes() -> None:
     assert changes[-1][0] == 10 * hour_s
     silences = [f for snapshot in said.snapshots for f in snapshot.firing if f.key.signal == "QueueSilent"]
     assert {f.evidence["last_message_at"] for f in silences} == {T0 + (hour_s - 60) * 1_000}
+    # One a minute, however old the sample is from which the rate is counted.
+    rates = {round(60 * f.evidence["messages_due"] / f.evidence["silent_s"], 1) for f in silences}
+    assert rates == {1.0}
 
 
 def test_a_queue_with_a_message_every_nine_minutes_is_silent_when_twenty_are_missing() -> None:

@@ -160,7 +160,8 @@ def _expected(c: Context) -> Expected | None:
         bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
         if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
             return None
-    rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - first_at)
+    # The samples thin out: the one from before the hour is ever older.
+    rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - int(past.times[max(start, 0)]))
     due = rate * (c.now - last_at)
     yesterday = due
     if int(past.at[0]) <= last_at - DAY_MS:
