@@ -111,7 +111,7 @@ def refold(state: ShardState, keys: Array, settings: Settings, *, new: Array | N
         _count_retried(state, part, starts, segment, new[at_row], rows)
     last, before_last = _restarts(state, part, starts, segment, rows, settings)
     live = state.rows
-    dropped = _dropped_receives(state, rows, np.bincount(segment[part["code"] == RECEIVED], minlength=len(rows))) > 0
+    dropped = dropped_receives(state, rows, np.bincount(segment[part["code"] == RECEIVED], minlength=len(rows))) > 0
     if dropped.any():
         old, older = live.at("restart", rows), live.at("restart_before", rows)
         none, one = dropped & (last == 0), dropped & (last > 0) & (before_last == 0)
@@ -157,7 +157,7 @@ def _restarts(
     first_of_message = run_starts(segments)
     index = np.arange(len(receives))
     ordinal = index - np.maximum.accumulate(np.where(first_of_message, index, 0)) + 1
-    ordinal += _dropped_receives(state, rows, np.bincount(segments, minlength=n_messages))[segments]
+    ordinal += dropped_receives(state, rows, np.bincount(segments, minlength=n_messages))[segments]
     count = np.where(part["receive_count"][receives] > 0, part["receive_count"][receives], ordinal)
     count_before = np.where(first_of_message, 0, np.append(0, count[:-1]))
     # A third receive that was not seen ended no later than the next one.
@@ -176,7 +176,7 @@ def _restarts(
     return last, before_last
 
 
-def _dropped_receives(state: ShardState, rows: Array, kept: Array) -> Array:
+def dropped_receives(state: ShardState, rows: Array, kept: Array) -> Array:
     """Return, per message, how many of its receives are no longer among its `kept` attempts."""
     live = state.rows
     seen = np.bitwise_count(live.at("seen", rows)).astype(np.int64) + live.at("seen_uncounted", rows)

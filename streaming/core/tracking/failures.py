@@ -21,6 +21,7 @@ from streaming.core.state.rows import (
     F_TIMELINE,
 )
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.attempts import dropped_receives
 from streaming.core.tracking.windows import is_in_flight, window_ends
 
 _SETTLED = F_DELETED | F_REDRIVEN
@@ -80,7 +81,9 @@ def _blame_consumers(state: ShardState, hit: Array, before: Array, more: Array) 
     left, right = np.searchsorted(keys, key, "left"), np.searchsorted(keys, key, "right")
     n, sign = np.abs(more[several]), np.sign(more[several])
     nth = np.arange(int(n.sum())) - np.repeat(np.append(0, np.cumsum(n)[:-1]), n)
-    place = np.repeat(left + np.minimum(before, before + more)[several], n) + nth
+    # The timeline of a message that was received often has lost its first receives.
+    dropped = dropped_receives(state, hit[several], right - left)
+    place = np.repeat(left + np.maximum(np.minimum(before, before + more)[several] - dropped, 0), n) + nth
     last = np.repeat(right, n) - 1
     owner = table["consumer"][receives[np.clip(np.minimum(place, last), 0, None)]]
     # A prefetched message that its consumer gave back unread is received again with the same count, which the timeline does not

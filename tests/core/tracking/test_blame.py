@@ -50,6 +50,17 @@ def test_a_delivery_that_failed_is_counted_for_the_last_who_received_it(
     assert summary.total("failed") == sum(failed.values())
 
 
+@pytest.mark.parametrize("every_ms", [1_000, 5_000])
+def test_deliveries_beyond_the_kept_timeline_are_counted_for_those_who_had_them(every_ms: int) -> None:
+    """Consumer a had 79 deliveries, whose windows ran out; b has the 80th. Only the latest 32 receives are kept."""
+    events = [event("queue_state", 0, attributes={"visibility_timeout_s": 30}), event("sent", 500, message_id="m")]
+    for n in range(1, 81):
+        events.append(event("received", 30_000 * n, message_id="m", receive_count=n, consumer="b" if n == 80 else "a"))
+    steps = [(at, [e for e in events if at - every_ms < e["at"] - T0 <= at]) for at in range(0, 80 * 30_000 + 5_001, every_ms)]
+    summary = run_steps(steps)[-1].queues[QueueName("aws_sqs", "", "orders")]
+    assert {name: results.failed for name, results in summary.consumer_results.items() if results.failed} == {"a": 79}
+
+
 def extended(at_s: int, lasts_s: int = 30) -> Wire:
     """Build an extension by consumer a, until `lasts_s` later."""
     return mq("extended", at_s) | {"invisible_until": T0 + 1000 * (at_s + lasts_s)}
