@@ -72,7 +72,9 @@ class Mailbox:
 
     def hurry(self) -> None:
         """Have the reader send without lingering, and do not wait for it."""
-        self._waiters.append(threading.Lock())
+        if not self._waiters:
+            # It stays until something was sent, also where nothing can be.
+            self._waiters.append(threading.Lock())
         self.ring()
 
     # For the reader

@@ -289,6 +289,17 @@ def test_all_senders_are_flushed_at_the_same_time(monkeypatch: pytest.MonkeyPatc
         sender.close(0)
 
 
+def test_flushing_for_a_dead_destination_again_and_again_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may flush after each job, and the outage may last for days."""
+    sender = BackgroundSender(Broken(later()), exit_deadline_s=0)
+    monkeypatch.setattr("queuewatch.sharing._shared", {0: SharedSender(0, sender, HandleMap(1))})
+    sender.offer(events(1))
+    for _ in range(100):
+        queuewatch.flush(0)
+    assert len(sender._box.waiters()) <= 2
+    sender.close(0)
+
+
 def test_a_limit_of_time_may_be_infinite() -> None:
     """The standard library's own limit, some hundred years, is an error there."""
     kept = Kept()

@@ -168,6 +168,19 @@ def test_files_of_a_process_that_was_restarted_at_once_are_published(
     spool.close()
 
 
+def test_a_spool_keeps_its_own_times_beside_a_living_neighbour(tmp_path: Path) -> None:
+    """The neighbour's file is young too, but it began later, or is locked: there is nothing to wait for."""
+    spool, neighbour = (SpoolTransport(str(tmp_path), max_age_s=1000) for _ in range(2))
+    spool.send(b"{1}\n")
+    time.sleep(0.002)  # the names of files have milliseconds
+    neighbour.send(b"{2}\n")
+    spool._adopted_s -= 60
+    spool.send(b"{3}\n")
+    assert (spool.due_s() or 0) > 900
+    spool.close()
+    neighbour.close()
+
+
 def test_two_transports_of_a_process_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their files have different names even if both are opened in the same millisecond."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_795_518_460_148_000_000)

@@ -67,6 +67,7 @@ class SpoolTransport(Transport):
         self._size = 0
         self._opened_s = 0.0
         self._adopted_s = float("-inf")
+        self._began = ""
         self._left_young = False
         self._folder_bytes = 0
         self._measured_s = float("-inf")
@@ -146,7 +147,7 @@ class SpoolTransport(Transport):
 
     def _create(self, content: bytes) -> tuple[Path, FileIO]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        stem = f"{time.time_ns() // 1_000_000:013d}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
+        stem = f"{_stamp()}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
         path = self._folder / f".{stem}{_OPEN_SUFFIX}"
         file = path.open("x+b", buffering=0)
         if _lock is not None:
@@ -200,6 +201,7 @@ class SpoolTransport(Transport):
 
     def _adopt_in_time(self) -> None:
         """Adopt at the first call and then every ten seconds, because files are still too young after a prompt restart."""
+        self._began = self._began or _stamp()
         if time.monotonic() - self._adopted_s >= _ADOPT_EVERY_S:
             self._adopted_s = time.monotonic()
             self._adopt()
@@ -219,9 +221,10 @@ class SpoolTransport(Transport):
         if _lock is None:
             return
         with path.open("r+b") as file:
-            # After the clock was set back, the age is negative for as long.
-            if 0 <= time.time() - path.stat().st_mtime < _ADOPT_AFTER_S:
-                self._left_young = True
+            # The clock of a network file system may be ahead; after this host's was set back, the age is negative for long.
+            if abs(time.time() - path.stat().st_mtime) < _ADOPT_AFTER_S:
+                # A younger process may be alive, and this one need not look again because of it.
+                self._left_young |= path.name.removeprefix(".") < f"{self._began}."
                 return
             _lock(file, _EXCLUSIVE)  # fails while its writer is alive
             content = file.read()
@@ -232,6 +235,11 @@ class SpoolTransport(Transport):
                 os.rename(path, _visible(path))
             else:
                 path.unlink()
+
+
+def _stamp() -> str:
+    """Return the time with which the names of files begin: in the order of time."""
+    return f"{time.time_ns() // 1_000_000:013d}"
 
 
 def _removed_content(file: FileIO) -> bytes:

@@ -126,10 +126,11 @@ export class QueuePoster {
 
   constructor(to, environment) {
     const [queue, options = ""] = to.slice("sqs:".length).replace(/^\/\//, "").split("?");
-    if (!queue.replaceAll("/", "")) throw new Error(`${to} names no queue`);
+    const shown = `sqs:${queue.replace(/^.*@/, "***@")}`; // whatever follows the "?" may be a secret
+    if (!queue.replaceAll("/", "")) throw new Error(`${shown} names no queue`);
     const given = new URLSearchParams(options);
     const unknown = [...given.keys()].find((name) => name !== "region");
-    if (unknown !== undefined) throw new Error(`${to}: unknown option ${unknown}; known is region`);
+    if (unknown !== undefined) throw new Error(`${shown}: unknown option ${unknown}; known is region`);
     this.name = `sqs:${queue}`;
     this.environment = environment;
     this.queue = queue;
