@@ -42,11 +42,11 @@ def count(number: float, thing: str, things: str | None = None) -> str:
 
 
 def evidence_words(name: str, value: object) -> str:
-    """Format a value of the evidence by its name: `…_at` or `…_until` is a time, in milliseconds since 1970, and shown in UTC."""
+    """Format a value of the evidence by its name: `…_at`, `…_since` and `…_until` are milliseconds since 1970, shown in UTC."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     # A time from outside may be beyond any calendar.
-    if name.endswith(("_at", "_until")) and isinstance(value, int) and 0 <= value < _LATEST_MS:
+    if name.endswith(("_at", "_since", "_until")) and isinstance(value, int) and 0 <= value < _LATEST_MS:
         return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return str(value)
 

@@ -26,6 +26,7 @@ def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
     [
         ("last_received_at", 1_795_671_530_524, "2026-11-26T05:38:50Z"),
         ("invisible_until", 1_795_872_357_769, "2026-11-28T13:25:57Z"),
+        ("failing_since", 1_795_872_357_769, "2026-11-28T13:25:57Z"),
         ("arrived_at", 10**18, "1000000000000000000"),
         ("final_attempt", False, "no"),
         ("age_s", 159.0, "159.0"),
