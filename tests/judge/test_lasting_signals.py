@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -102,9 +103,21 @@ def test_a_queue_stays_silent_until_a_message_comes() -> None:
     assert changes[-1][0] == 10 * hour_s
     silences = [f for snapshot in said.snapshots for f in snapshot.firing if f.key.signal == "QueueSilent"]
     assert {f.evidence["last_message_at"] for f in silences} == {T0 + (hour_s - 60) * 1_000}
-    # One a minute, however old the sample is from which the rate is counted.
-    rates = {round(60 * f.evidence["messages_due"] / f.evidence["silent_s"], 1) for f in silences}
-    assert rates == {1.0}
+
+
+def test_as_many_messages_are_due_as_came_in_an_hour_before() -> None:
+    """One a minute for three hours. A day later, the sample from which that hour is counted is nearly two hours older."""
+    hour_s, busy_s = 3_600, 10_800
+    events = [one for at_s in range(0, busy_s, 60) for one in work("q", at_s * 1_000)]
+    events += [polled("q", minute) for minute in range(1, 30 * 60, 20)]
+    times_s = [*range(60, busy_s + hour_s, 120), *range(busy_s + hour_s, 30 * hour_s, 1_200)]
+    steps = [
+        (1_000 * at_s, [e for e in events if 1_000 * before_s < e["at"] - T0 <= 1_000 * at_s])
+        for before_s, at_s in pairwise([-1, *times_s])
+    ]
+    silences = [f for snapshot in judged(steps).snapshots for f in snapshot.firing if f.key.signal == "QueueSilent"]
+    assert silences[-1].evidence["silent_s"] > 24 * hour_s
+    assert {round(60 * f.evidence["messages_due"] / f.evidence["silent_s"], 1) for f in silences} == {1.0}
 
 
 def test_a_queue_with_a_message_every_nine_minutes_is_silent_when_twenty_are_missing() -> None:
