@@ -357,7 +357,9 @@ class Lifecycle:
         """
         for consumer in self.consumers:
             gone = {queue for queue, at_ms in consumer.given.items() if at_ms < before_ms and queue not in existing}
-            for queue in gone.difference(message.queue for message in self.memory.held_by(consumer.consumer)) if gone else ():
+            if gone:
+                gone.difference_update(message.queue for message in self.memory.held_by(consumer.consumer))
+            for queue in gone:
                 del consumer.given[queue]
 
     def _consumer_state(self, consumer: Consumer, at_ms: int) -> list[Event]:

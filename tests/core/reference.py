@@ -66,8 +66,8 @@ class Message:
 
     @property
     def receive_count(self) -> int:
-        told = [int(e.get("receive_count", 0)) for e in self.events if e["type"] != "sent"]
-        return max([*told, len(self.receives)])
+        reported = [int(e.get("receive_count", 0)) for e in self.events if e["type"] != "sent"]
+        return max([*reported, len(self.receives)])
 
     @property
     def unseen_receives(self) -> int:

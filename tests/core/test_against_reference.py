@@ -139,20 +139,20 @@ def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
             events.append(event("released", at, queue, **about, **number, **later))
     at += draw(st.integers(1, 10_000))
     # Some brokers deliver a message again without saying so, and report only how often in the end.
-    told = {"receive_count": draw(st.integers(1, 9))} if draw(st.booleans()) else {}
-    return events + _end(draw, draw(st.sampled_from(ends)), at, queue, dead, about, told)
+    total = {"receive_count": draw(st.integers(1, 9))} if draw(st.booleans()) else {}
+    return events + _end(draw, draw(st.sampled_from(ends)), at, queue, dead, about, total)
 
 
-def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any], told: dict[str, Any]) -> list[Wire]:
+def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[str, Any], total: dict[str, Any]) -> list[Wire]:
     fifo = queue.endswith(".fifo")
     if how == "lives":
         return []
     if how != "dead_lettered":
-        return [event(how, at, queue, **about, **told)]
+        return [event(how, at, queue, **about, **total)]
     events = []
     known_by = draw(st.sampled_from([("move",), ("receive",), ("move", "receive"), ()]))
     if "move" in known_by:
-        events.append(event("dead_lettered", at, queue, to_queue=dead, **about, **told))
+        events.append(event("dead_lettered", at, queue, to_queue=dead, **about, **total))
     if "receive" in known_by:
         at += 1_000
         moved = {"sent_at": T0 + at - 500} if fifo and draw(st.booleans()) else {}

@@ -41,7 +41,9 @@ def read_plan(document: Json, file: str) -> Queues:
         for address in plan.referenced(resource, "queue_url"):
             settings[address] = replace(settings[address], redrive_allow=_allow(resource))
     for resource in plan.of_type("aws_lambda_event_source_mapping").values():
-        for address in plan.referenced(resource, "event_source_arn") if resource.get("enabled") is not False else ():
+        if resource.get("enabled") is False:
+            continue
+        for address in plan.referenced(resource, "event_source_arn"):
             consumers = (*settings[address].consumers, _consumer(resource, plan))
             settings[address] = replace(settings[address], consumers=consumers)
     return Queues.of(settings.values())

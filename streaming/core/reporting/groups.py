@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from streaming.core.columns import Array, nonzero, run_starts
@@ -125,26 +127,26 @@ def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> lis
     return [i for _, _, i in oldest_first[:n]]
 
 
+@dataclass(frozen=True, slots=True)
 class _Groups:
-    """The groups of one queue as columns, and conversion of single groups to objects."""
+    """The groups of one queue as columns, and conversion of single groups to objects. Times are epoch milliseconds."""
 
-    def __init__(
-        self,
-        state: ShardState,
-        viewer: Viewer,
-        names: Array,
-        unsettled: Array,
-        in_flight: Array,
-        oldest: Array,
-        settled: Array,
-        head: Array,
-        since: Array,
-        delayed: Array,
-    ) -> None:
-        self.state, self.viewer = state, viewer
-        self.since, self.delayed = since, delayed
-        self.names, self.unsettled, self.in_flight = names, unsettled, in_flight
-        self.oldest, self.settled, self.head = oldest, settled, head
+    state: ShardState
+    viewer: Viewer
+    names: Array
+    """Numbers in the state's names of groups."""
+    unsettled: Array
+    in_flight: Array
+    oldest: Array
+    """When the oldest message was sent."""
+    settled: Array
+    """When a message was last settled; 0 where none was."""
+    head: Array
+    """The rows of the first messages."""
+    since: Array
+    """Since when the head could be received, and nothing was settled."""
+    delayed: Array
+    """Whether the head was sent with a delay that has not ended."""
 
     def name(self, i: int) -> str:
         return self.state.groups.text(int(self.names[i]))
@@ -211,8 +213,8 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     in_flight, returning = w.in_flight[groups.head], w.returning[groups.head]
     patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
-    touched = held | returning | (~in_flight & ~w.delayed[groups.head] & alive & ((receives > 0) | passed_over))
-    failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~w.delayed[groups.head]
+    touched = held | returning | (~in_flight & ~groups.delayed & alive & ((receives > 0) | passed_over))
+    failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~groups.delayed
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
     hit = (groups.unsettled > 1) & (now - since >= limit) & (touched | failed) & ~gone

@@ -23,8 +23,8 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
     is_receive = code == RECEIVED
     count = seg["receive_count"]
     # Whoever sends a message again may say anything; every other event comes from somebody who received it, or from the broker.
-    told = np.where(code == SENT, 0, count)
-    any_news = bool(is_receive.any() or told.any())
+    reported = np.where(code == SENT, 0, count)
+    any_news = bool(is_receive.any() or reported.any())
     unseen_before = unseen_receives(live, rows) if any_news else np.zeros(0, dtype=np.int64)
     numbered = is_receive & (count > 0) & (count <= COUNTED_RECEIVES)
     if numbered.any():
@@ -49,7 +49,7 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
         more = np.add.reduceat(uncounted.astype(np.int32), seg.starts)
         live.put("seen_uncounted", rows, live.at("seen_uncounted", rows) + more)
     if any_news:
-        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(told, seg.starts))
+        known = np.maximum(live.at("receive_count", rows), np.maximum.reduceat(reported, seg.starts))
         seen_ones = np.bitwise_count(live.at("seen", rows)) + live.at("seen_uncounted", rows)
         live.put("receive_count", rows, np.maximum(known, seen_ones).astype(np.int32))
         count_unseen_receives(state, rows, unseen_before)
