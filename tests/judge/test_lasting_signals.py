@@ -105,6 +105,13 @@ def test_a_queue_stays_silent_until_a_message_comes() -> None:
     assert {f.evidence["last_message_at"] for f in silences} == {T0 + (hour_s - 60) * 1_000}
 
 
+def test_half_an_hour_of_traffic_is_remembered_when_its_first_samples_have_gone() -> None:
+    """Samples older than ten minutes are a minute apart: the first one left is from less than half an hour before the silence."""
+    events = [one for at_s in range(45, 1_910, 15) for one in work("q", at_s * 1_000)]
+    said = judged(in_steps(events, 10, 3_600))
+    assert [status for _, signal, status, _ in said.changes_seen() if signal == "QueueSilent"] == ["firing"]
+
+
 def test_as_many_messages_are_due_as_came_in_an_hour_before() -> None:
     """One a minute for three hours. A day later, the sample from which that hour is counted is nearly two hours older."""
     hour_s, busy_s = 3_600, 10_800

@@ -14,6 +14,7 @@ from streaming.core.state.queues import NEVER
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
+from streaming.judge.history import SAMPLE_EVERY_MS
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
@@ -151,14 +152,13 @@ def _expected(c: Context) -> Expected | None:
         # In the second case messages come, but their sends are not reported.
         return None
     start = past.last_before(last_at - HOUR_MS)
-    first_at = max(last_at - HOUR_MS, int(past.at[0]))
-    slots = (last_at - first_at) // SLOT_MS
-    if slots < FEWEST_SLOTS:
-        return None
-    # Once gaps between samples exceed ten minutes they cannot show it any more, so it is only asked until it was shown.
+    # Once samples are ten minutes apart, or the first ones gone, they cannot show it any more: it is asked until it was shown.
     if last_at != remembered_at:
+        # Where samples have thinned out, traffic may seem to have lasted until the next one: that alone shows nothing new.
+        lasted_until = before if last_at == known_by and known_by - before > SAMPLE_EVERY_MS else last_at
+        slots = (lasted_until - max(last_at - HOUR_MS, int(past.at[0]))) // SLOT_MS
         bounds = [max(past.last_before(last_at - i * SLOT_MS), 0) for i in range(slots + 1)]
-        if any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
+        if slots < FEWEST_SLOTS or any(came[later] <= came[earlier] for later, earlier in pairwise(bounds)):
             return None
     # The samples thin out: the one from before the hour is ever older.
     rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - int(past.times[max(start, 0)]))
