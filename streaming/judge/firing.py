@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.settings import QueueName
 from streaming.judge.lasting import is_lasting
-from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalStatus
+from streaming.judge.signals import SEVERITY_RANK, Finding, SignalChange, SignalKey, SignalStatus
 
 NO_QUEUE = QueueName("", "", "")
 """The queue of signals about a collector or a clock."""
@@ -58,21 +58,24 @@ class FiringSignals:
     def update(self, concerned: Iterable[QueueName], after: Mapping[SignalKey, Finding], now: int) -> list[SignalChange]:
         """Replace what fires about the queues of `concerned` by `after`; return the signals that began and those that ended.
 
-        A signal that continues keeps its start time and its place in the order.
+        A signal that continues keeps its start time and its place in the order. One that becomes more severe than it was ever
+        announced begins to fire again: who only reads changes must see that it pages now.
         """
         concerned = set(concerned)
         before = {key: finding for name in concerned for key, finding in self.of(name).items()}
         changes: list[SignalChange] = []
         for key, finding in after.items():
             known = before.get(key)
-            announced = known is not None and known.was_announced
-            if known is None or (finding.announced and not announced):
-                # A finding folded or not alerting since it began, and no longer so, is now announced itself.
+            announced_as = known.announced_as if known is not None else None
+            if finding.announced and (announced_as is None or SEVERITY_RANK[finding.severity] > SEVERITY_RANK[announced_as]):
+                # It may have been folded or not alerting since it began, and no longer be so.
+                announced_as = finding.severity
+                changes.append(_change(now, "firing", finding))
+            elif known is None:
                 changes.append(_change(now, "firing", finding))
             since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
-            announced = announced or finding.announced
-            if since_ms != finding.since_ms or announced != finding.was_announced:
-                finding = replace(finding, since_ms=since_ms, was_announced=announced)
+            if since_ms != finding.since_ms or announced_as != finding.announced_as:
+                finding = replace(finding, since_ms=since_ms, announced_as=announced_as)
             self._put(key, finding)
         for key, finding in before.items():
             if key not in after:

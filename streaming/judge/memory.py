@@ -22,7 +22,7 @@ from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.firing import FiringSignals
 from streaming.judge.history import History
 from streaming.judge.memory_table import MemoryTable
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.signals import Evidence, Finding, Severity, SignalKey, SignalName
 
 VERSION: Final = 4
 _READABLE: Final = (*EARLIER_VERSIONS, VERSION)
@@ -100,7 +100,7 @@ class JudgeMemory:
         memory = cls(queues=queues, at=body["at"], folded=body["folded"], folded_now=body.get("folded_now", {}), history=history)
         memory.newest_event_at, memory.delay_ms = body.get("newest_event_at", 0), body.get("delay_ms", 0)
         memory.clock = Clock(**body.get("clock", {}))
-        firing = (Finding(SignalKey(*key), *reported) for key, *reported in body["firing"])
+        firing = (_finding(SignalKey(*key), *reported) for key, *reported in body["firing"])
         memory.firing = FiringSignals({finding.key: finding for finding in firing})
         return memory
 
@@ -116,6 +116,21 @@ def _read(blob: bytes) -> tuple[dict[str, Any], MemoryTable, History]:
 
 
 _OF_FINDING = attrgetter(*(name for name in Finding.__slots__[1:] if name != "blamed"))
+
+
+def _finding(
+    key: SignalKey,
+    severity: Severity,
+    since_ms: int,
+    evidence: Evidence,
+    alerting: bool = True,
+    folded: SignalName | None = None,
+    announced_as: Severity | bool | None = None,
+) -> Finding:
+    """Return a finding of its stored values. Earlier releases stored whether it was announced, but not with which severity."""
+    if isinstance(announced_as, bool):
+        announced_as = severity if announced_as else None
+    return Finding(key, severity, since_ms, evidence, alerting, folded, announced_as)
 
 
 # A shared encoder: `json.dumps` creates a new one per call, and there are thousands.

@@ -79,8 +79,8 @@ class Finding:
     folded: SignalName | None = None
     """The signal of the same queue that explains it: it is counted and listed, but not announced or pushed by itself."""
 
-    was_announced: bool = False
-    """Whether it has been announced by itself since it began."""
+    announced_as: Severity | None = None
+    """The highest severity with which it has been announced by itself since it began; None while it was not."""
     blamed: tuple[str, ...] = field(default=(), compare=False)
     """The consumers that it names as its cause. Not stored: after a restart every queue is judged."""
 
@@ -90,6 +90,11 @@ class Finding:
         return self.alerting and self.folded is None
 
     @property
+    def was_announced(self) -> bool:
+        """Whether it has been announced by itself since it began."""
+        return self.announced_as is not None
+
+    @property
     def summary(self) -> str:
         """Return the sentence in its evidence, empty where there is none."""
         return str(self.evidence.get("summary", ""))
@@ -97,7 +102,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SignalChange:
-    """A signal that began to fire or was resolved at `at_ms` (epoch milliseconds)."""
+    """A signal that began to fire, became more severe or was resolved at `at_ms` (epoch milliseconds)."""
 
     at_ms: int
     status: SignalStatus

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.replaying import Lines, ev, replayed
+from tests.contract.replaying import Lines, ev, ms, replayed
 
 pytestmark = pytest.mark.simulation
 
@@ -210,6 +210,15 @@ def test_a_slow_deploy_is_lagging_within_ten_minutes(tmp_path: Path) -> None:
     assert fired["severity"] == "warning"
     assert "processing takes" in fired["evidence"]["cause"]
     assert fired["evidence"]["rate_in_per_s"] > fired["evidence"]["rate_out_per_s"]
+
+
+def test_lagging_that_begins_to_cost_messages_fires_again_as_critical(tmp_path: Path) -> None:
+    """Retention is shortened while it fires: who only reads the lines sees that it pages from then on."""
+    shorter = ev("queue_state", 1_700, attributes={"retention_s": 3_600})
+    lines = of([*flow(900, 1, 1.5, 4), *flow(900, 1, 15, 4, 900, 900), shorter], tmp_path, 1_800)
+    fired = lines.signals("QueueLagging", "firing")
+    assert [one["severity"] for one in fired] == ["warning", "critical"]
+    assert fired[1]["at"] == ms(1_700)
 
 
 def test_a_burst_that_recovers_is_not_lagging(tmp_path: Path) -> None:

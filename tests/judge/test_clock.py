@@ -94,7 +94,7 @@ def test_a_firing_signal_and_a_consumer_at_work_keep_no_wrong_time() -> None:
     queue = QueueMemory(strategies=slow, at_work={"a": late, "b": T0}, turns={30: T0, 70: late})
     queue.evidence.seen_at, queue.evidence.arrived_at = T0, late
     findings = [
-        Finding(SignalKey("NoisyGroup", *name, group="g"), "warning", late, {}, was_announced=True),
+        Finding(SignalKey("NoisyGroup", *name, group="g"), "warning", late, {}, announced_as="warning"),
         Finding(SignalKey("DeadLetterArrived", *name, message_id="m"), "warning", late, {"arrived_at": late}),
         Finding(SignalKey("DeadLetterArrived", *name, message_id="n"), "warning", T0, {"arrived_at": T0}),
     ]

@@ -15,7 +15,7 @@ from streaming.judge.signals import Finding, SignalKey, SignalName
 
 def found(queue: str, signal: SignalName = "PoisonMessage", *, since_ms: int = 5, **about: Any) -> Finding:
     key = SignalKey(signal, "aws_sqs" if queue else "", "", queue, message_id=about.pop("message_id", None))
-    return Finding(key, "warning", since_ms, {"summary": queue}, **about)
+    return Finding(key, about.pop("severity", "warning"), since_ms, {"summary": queue}, **about)
 
 
 def name(queue: str) -> QueueName:
@@ -58,6 +58,27 @@ def test_what_is_no_longer_folded_is_announced() -> None:
     assert (announced.status, announced.finding.folded) == ("firing", None)
     assert firing.update([name("a")], after(found("a", folded="QueueFailing")), 30) == []
     assert firing.update([name("a")], after(found("a")), 40) == []
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_what_becomes_more_severe_fires_again_once(read_again: bool) -> None:
+    """Going back and forth between two severities is one change."""
+    firing = started(found("a"))
+    (risen,) = firing.update([name("a")], after(found("a", severity="critical")), 20)
+    assert (risen.status, risen.finding.severity, risen.at_ms) == ("firing", "critical", 20)
+    firing = FiringSignals(dict(firing.findings)) if read_again else firing
+    assert firing.update([name("a")], after(found("a")), 30) == []
+    assert firing.update([name("a")], after(found("a", severity="critical")), 40) == []
+    assert [(one.since_ms, one.severity) for one in firing] == [(5, "critical")]
+
+
+def test_what_is_folded_becomes_more_severe_in_silence() -> None:
+    """It is announced with the severity that it has by then."""
+    firing = started(found("a", folded="QueueFailing"))
+    assert firing.update([name("a")], after(found("a", folded="QueueFailing", severity="critical")), 20) == []
+    (announced,) = firing.update([name("a")], after(found("a", severity="critical")), 30)
+    assert announced.finding.severity == "critical"
+    assert firing.update([name("a")], after(found("a", severity="critical")), 40) == []
 
 
 @pytest.mark.parametrize("read_again", [False, True])

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from streaming.judge.firing import FiringSignals
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.metrics import samples
-from streaming.judge.signals import SignalChange, SignalKey
+from streaming.judge.signals import Finding, SignalChange, SignalKey
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import SETTINGS, Judged, Step, in_steps, judged
 
@@ -195,3 +196,12 @@ def in_any_words(change: SignalChange) -> SignalChange:
     """Return a change without its sentence: a signal that the earlier release began ends in the words of that release."""
     evidence = {name: value for name, value in change.finding.evidence.items() if name != "summary"}
     return replace(change, finding=replace(change.finding, evidence=evidence))
+
+
+@pytest.mark.parametrize(("stored", "announced_as"), [(True, "critical"), (False, None), ("warning", "warning"), (None, None)])
+def test_signals_of_an_earlier_release_are_announced_as_they_were(stored: bool | str | None, announced_as: str | None) -> None:
+    """It stored only whether they were."""
+    key = SignalKey("QueueLagging", "aws_sqs", "", "q")
+    finding = Finding(key, "critical", T0, {}, announced_as=stored)  # type: ignore[arg-type]
+    memory = JudgeMemory.from_bytes(JudgeMemory(firing=FiringSignals({key: finding})).to_bytes())
+    assert [one.announced_as for one in memory.firing] == [announced_as]

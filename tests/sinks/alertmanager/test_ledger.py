@@ -231,7 +231,7 @@ def test_hostile_names_are_bounded_text(name: str) -> None:
 
 def test_a_saved_ledger_is_read_back_as_it_was() -> None:
     """Every part of an alert's identity, its evidence, and what a newer release added is ignored."""
-    one = replace(poison(3), folded="QueueFailing", was_announced=True)
+    one = replace(poison(3), folded="QueueFailing", announced_as="critical")
     entry = LedgerEntry(PendingAlert(one, "critical", folded=2), 7, NOW_MS, NOW_MS + 5)
     body = json.loads(to_bytes(9, [entry], {"http://a": 8}))
     body["lines"][0]["finding"]["key"]["added_later"] = 1
