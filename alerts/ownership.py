@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from alerts.entry import QUEUE_IDENTITY
 from alerts.signal_alert import BRIDGE
 
 _INFO: Final = f"last_over_time(queuewatch_queue_info[{BRIDGE}])"
@@ -20,8 +21,10 @@ without them it would be another alert, routed to somebody else.
 """
 
 
-def tagged(expr: str, on: tuple[str, ...], tags: tuple[str, ...]) -> str:
+def tagged(expr: str, identity: tuple[str, ...], keep_labels: tuple[str, ...], tags: tuple[str, ...]) -> str:
     """Return the expression of an alert about a queue with the labels of `tags` joined on; unchanged if there are none."""
-    if not tags or "queue" not in on:
+    if not tags or "queue" not in identity:
         return expr
-    return TAGGED % {"expr": expr, "on": ", ".join(on), "tags": ", ".join(f"tag_{tag}" for tag in tags)}
+    # Only the queue's own labels: the info series has no others of the alert, like `objective`.
+    on = ", ".join((*QUEUE_IDENTITY, *keep_labels))
+    return TAGGED % {"expr": expr, "on": on, "tags": ", ".join(f"tag_{tag}" for tag in tags)}

@@ -131,7 +131,7 @@ def expression(entry: Entry, config: AlertRulesConfig) -> str:
         "job": config.job,
         "limit": limit_text(entry, switch),
     }
-    return tagged(expr, on, config.tag_labels)
+    return tagged(expr, entry.alert.identity, config.keep_labels, config.tag_labels)
 
 
 def for_s(entry: Entry, switch: AlertSwitch) -> float:

@@ -33,9 +33,13 @@ local data = import 'alerts.json';
     job: config.job,
     limit: switch.limit,
   },
-  local tagged(expr, on) =
-    if std.length(config.tagLabels) == 0 || !std.member(on, 'queue') then expr
-    else data.tagged % { expr: expr, on: joined(on), tags: joined(['tag_' + tag for tag in config.tagLabels]) },
+  local tagged(expr, identity) =
+    if std.length(config.tagLabels) == 0 || !std.member(identity, 'queue') then expr
+    else data.tagged % {
+      expr: expr,
+      on: joined(data.queueIdentity + config.keepLabels),
+      tags: joined(['tag_' + tag for tag in config.tagLabels]),
+    },
   local severity(alert, switch) =
     if switch.severity != null then switch.severity
     else if alert.judgedSeverity then '{{ $labels.severity }}'
@@ -44,7 +48,7 @@ local data = import 'alerts.json';
     local switch = config.alerts[alert.name];
     {
       alert: alert.alert,
-      expr: tagged(alert.expr % words(alert, switch), alert.identity + config.keepLabels),
+      expr: tagged(alert.expr % words(alert, switch), alert.identity),
       'for': switch['for'],
       [if switch.keepFiringFor != '0s' then 'keep_firing_for']: switch.keepFiringFor,
       labels: { severity: severity(alert, switch), component: alert.component } + config.labels + alert.labels,

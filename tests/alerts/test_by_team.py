@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +90,28 @@ def test_an_alert_that_bridges_a_restart_keeps_its_team(tmp_path: Path, promethe
         _series("queuewatch_queue_info", kind="fifo", tag_team="shop"): "1x8 stale",
     }
     assert _promtool_says(rule, series, "3m", [{"exp_labels": labels}], tmp_path, prometheus_binaries) == ""
+
+
+@pytest.mark.parametrize(("name", "severity"), [("ErrorBudgetBurning", "critical"), ("ErrorBudgetBurningSlowly", "warning")])
+@pytest.mark.parametrize("keep", [{}, {"cluster": "eu"}], ids=["", "with a label to keep"])
+def test_every_objective_of_a_queue_has_its_team(
+    name: str, severity: str, keep: dict[str, str], tmp_path: Path, prometheus_binaries: Binaries
+) -> None:
+    """The info series says nothing about objectives, and one queue may miss several."""
+    entry = BY_NAME[name]
+    rule = alert_rule(entry, BY_TEAM.model_copy(update={"keep_labels": tuple(keep)})) | {"annotations": {}}
+    series = {
+        _series(recorded, instance="", objective=objective, **keep): "100x100"
+        for recorded in re.findall(r"queue:\w+:\w+", rule["expr"])
+        for objective in ("fast", "slow")
+    }
+    info = {
+        _series("queuewatch_queue_info", kind="fifo", tag_team="shop", **keep): "1x100",
+        _series("queuewatch_queue_info", kind="fifo", tag_team="mail", **dict.fromkeys(keep, "us"), queue="mails"): "1x100",
+    }
+    labels = {**STALLED, "alertname": entry.alert_name, "severity": severity, "tag_team": "shop", **keep}
+    alerts = [{"exp_labels": {**labels, "objective": objective}} for objective in ("fast", "slow")]
+    assert _promtool_says(rule, {**series, **info}, "20m", alerts, tmp_path, prometheus_binaries) == ""
 
 
 def test_exactly_the_alerts_about_queues_are_joined_with_tags() -> None:
