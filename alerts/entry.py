@@ -92,8 +92,8 @@ class AlertSpec:
     """The Prometheus expression and texts of an alert.
 
     `expr` is %-formatted with `by` (grouping labels, comma-separated), `on` (the same without severity), `match` (extra matchers,
-    empty or beginning with a comma), `job` and `limit`. `labels` are additional templated labels. `why` explains the choice of
-    the expression.
+    empty or beginning with a comma), `job` and `limit`; `description` with what `alerts.templating.kept` returns. `labels` are
+    additional templated labels. `why` explains the choice of the expression.
     """
 
     expr: str

@@ -12,7 +12,7 @@ from alerts.config import AlertRulesConfig, AlertSwitch
 from alerts.entry import ALERT_GROUPS, DashboardName, Entry
 from alerts.objectives import LONG_INTERVALS, SHORT_INTERVALS, long_rules, short_rules
 from alerts.ownership import tagged
-from alerts.templating import dashboard_path
+from alerts.templating import dashboard_path, kept
 from alerts.units import duration, number
 
 RuleGroup = dict[str, Any]
@@ -112,7 +112,7 @@ def alert_rule(entry: Entry, config: AlertRulesConfig) -> dict[str, Any]:
     }
     rule["annotations"] = {
         "summary": spec.summary,
-        "description": spec.description,
+        "description": spec.description % kept(config.keep_labels),
         "runbook_url": f"{config.runbook_base_url}#{entry.anchor}",
         "dashboard_url": config.grafana_url + entry_dashboard_path(entry),
     }

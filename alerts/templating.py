@@ -2,6 +2,9 @@
 
 A missing label gives an empty string, and a missing companion series gives `unknown`: a template never fails and never shows a
 wrong number.
+
+The texts are %-formatted, as expressions are. `%(kept_matchers)s` and `%(kept_values)s` in a query are for the additional labels
+that distinguish alerts. Other percent signs are doubled.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ from urllib.parse import quote
 Shown = Literal["count", "duration", "percent", "number", "factor"]
 
 _FORMATS: dict[Shown, str] = {
-    "count": 'printf "%.0f"',
+    "count": 'printf "%%.0f"',
     "duration": "humanizeDuration",
     "percent": "humanizePercentage",
     "number": "humanize",
-    "factor": 'printf "%.1f"',  # humanize prints 1000m for a value that rounding left just below 1
+    "factor": 'printf "%%.1f"',  # humanize prints 1000m for a value that rounding left just below 1
 }
 
 QUEUE = "{{ $labels.system }} queue {{ $labels.queue }}{{ with $labels.scope_id }} ({{ . }}){{ end }}"
@@ -40,8 +43,17 @@ def companion(metric: str, shown: Shown, *, matchers: str = "", function: str = 
 def _asked(metric: str, matchers: str, function: str, condition: str = "") -> str:
     """Return the beginning of a template whose rest is for the result of a query, if it has one."""
     extra = f",{matchers}".replace('"', r"\"") if matchers else ""
-    selector = f"{function}({metric}{{job=%q,system=%q,scope_id=%q,queue=%q{extra}}}){condition}"
-    return _braced(f'with printf "{selector}" $labels.job $labels.system $labels.scope_id $labels.queue | query')
+    selector = f"{function}({metric}{{job=%%q,system=%%q,scope_id=%%q,queue=%%q%(kept_matchers)s{extra}}}){condition}"
+    values = "$labels.job $labels.system $labels.scope_id $labels.queue%(kept_values)s"
+    return _braced(f'with printf "{selector}" {values} | query')
+
+
+def kept(keep_labels: tuple[str, ...]) -> dict[str, str]:
+    """Return what completes the queries of a text, so that they ask only for series with the alert's own `keep_labels`."""
+    return {
+        "kept_matchers": "".join(f",{label}=%q" for label in keep_labels),
+        "kept_values": "".join(f" $labels.{label}" for label in keep_labels),
+    }
 
 
 def _braced(action: str) -> str:

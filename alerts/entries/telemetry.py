@@ -10,7 +10,8 @@ from alerts.templating import QUEUE, companion, own_value
 
 SILENT_COLLECTORS = (
     "{{ range $i, $silent := printf "
-    '"sort_desc(topk(%.0f, time() - queuewatch_telemetry_last_event_timestamp_seconds{job=%q}))" $value $labels.job | query }}'
+    '"sort_desc(topk(%%.0f, time() - queuewatch_telemetry_last_event_timestamp_seconds{job=%%q%(kept_matchers)s}))" '
+    "$value $labels.job%(kept_values)s | query }}"
     '{{ if $i }}, {{ end }}{{ $silent | label "collector" }} ({{ $silent | value | humanizeDuration }})'
     "{{ else }}unknown{{ end }}"
 )

@@ -88,7 +88,7 @@ NOT_PUBLISHING = Entry(
     thresholds=(),
     severity="critical",
     alert=AlertSpec(
-        expr=('up{job="%(job)s"} == 1 unless on (job, instance) queuewatch_pipeline_last_batch_timestamp_seconds'),
+        expr='up{job="%(job)s"} == 1 unless on (%(on)s) queuewatch_pipeline_last_batch_timestamp_seconds',
         why="If no batch was ever published, there is no timestamp that could be too old, so NoRecentBatch cannot fire.",
         summary="queuewatch runs but has not published anything yet.",
         description=("{{ $labels.instance }} is up but has published no batch since it started. No queue is being watched."),

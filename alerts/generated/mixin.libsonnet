@@ -33,6 +33,10 @@ local data = import 'alerts.json';
     job: config.job,
     limit: switch.limit,
   },
+  local kept = {
+    kept_matchers: std.join('', [',' + label + '=%q' for label in config.keepLabels]),
+    kept_values: std.join('', [' $labels.' + label for label in config.keepLabels]),
+  },
   local tagged(expr, identity) =
     if std.length(config.tagLabels) == 0 || !std.member(identity, 'queue') then expr
     else data.tagged % {
@@ -54,7 +58,7 @@ local data = import 'alerts.json';
       labels: { severity: severity(alert, switch), component: alert.component } + config.labels + alert.labels,
       annotations: {
         summary: alert.summary,
-        description: alert.description,
+        description: alert.description % kept,
         runbook_url: config.runbookBaseUrl + '#' + alert.anchor,
         dashboard_url: config.grafanaUrl + alert.dashboardPath,
       },
