@@ -112,11 +112,13 @@ def _window(name: str, objective: Objective, by: str, window_s: int) -> Iterator
     window = duration(window_s)
     queues = f"queue=~{json.dumps(objective.queues, ensure_ascii=False)}"
     timed = f"queuewatch_{objective.of}_seconds"
-    rates = [f"rate(queuewatch_messages_{what}_total{{{queues}}}[{window}])" for what in LOST]
-    # A dead letter was not settled in time either, but a histogram of settled messages does not include it.
-    lost = f"sum by ({by}) ({' + '.join(rates)})"
-    settled = f"sum by ({by}) (rate({timed}_count{{{queues}}}[{window}]))"
-    yield f"{ENDED}{window}", f"({settled} + {lost}) or {settled} or {lost}"
+    settled = f"rate({timed}_count{{{queues}}}[{window}])"
+    # A dead letter was not settled in time either, but a histogram of settled messages does not include it. Any of the totals may
+    # have no series; the label tells them apart, because `rate` drops their names.
+    lost = [
+        f'label_replace(rate(queuewatch_messages_{what}_total{{{queues}}}[{window}]), "lost", "{what}", "", "")' for what in LOST
+    ]
+    yield f"{ENDED}{window}", f"sum by ({by}) ({' or '.join((settled, *lost))})"
     ended = f'sum by ({by}) ({ENDED}{window}{{objective="{name}"}})'
     in_time = f'sum by ({by}) (rate({timed}_bucket{{le="{le_label(objective.within_s)}",{queues}}}[{window}]))'
     missed = f"({ended} - ({in_time} or 0 * {ended}))"

@@ -22,7 +22,7 @@ _WORDS = frozenset(
         r"\w+",
         "by without on ignoring group_left group_right bool and or unless offset sum min max avg count "
         "topk bottomk rate increase deriv absent time vector clamp_min last_over_time max_over_time "
-        "sort_desc label_values histogram_quantile",
+        "sort_desc label_values label_replace histogram_quantile",
     )
 )
 _STRING = r'"(?:[^"\\]|\\.)*"'

@@ -13,6 +13,7 @@ from alerts.objectives import Objective
 from alerts.prometheus_rules import rule_groups
 from tests.rules.objective_cases import OBJECTIVES, flow
 from tests.rules.promtool import rules_needed, run_promtool
+from tests.rules.signal_cases import of
 from tests.services.prometheus import Binaries
 
 IDENTITY = 'job="queuewatch",system="aws_sqs",scope_id="123456789012/eu-west-1",queue="orders",objective="orders-30s"'
@@ -27,8 +28,31 @@ IDENTITY = 'job="queuewatch",system="aws_sqs",scope_id="123456789012/eu-west-1",
         ),
         (flow(1_000, 995, steps=500), {"burn:rate6h": 0.5, "burn:rate1d": 0.5, "budget_left:ratio28d": 0.5}),
         (flow(0, 0, lost=1, steps=500), {"burn:rate5m": 100, "ended:rate5m": 1 / 60}),
+        (
+            {name: values for name, values in flow(10, 10, lost=10, steps=500).items() if "dropped" not in name},
+            {"ended:rate1h": 20 / 60, "missed:increase1h": 600, "burn:rate1h": 50},
+        ),
+        (
+            {name: "0+2x500" if "_messages_" in name else values for name, values in flow(4, 4, steps=500).items()},
+            {"ended:rate1h": 10 / 60, "missed:increase1h": 360, "burn:rate1h": 60},
+        ),
+        (
+            {
+                **flow(6, 6, steps=500),
+                of("queuewatch_messages_dead_lettered_total", instance="b:9400"): "0+3x500",
+                of("queuewatch_messages_expired_total", instance="c:9400"): "0+1x500",
+            },
+            {"ended:rate1h": 10 / 60, "missed:increase1h": 240, "burn:rate1h": 40},
+        ),
     ],
-    ids=["late and lost", "half of what is allowed", "only lost"],
+    ids=[
+        "late and lost",
+        "half of what is allowed",
+        "only lost",
+        "lost, but one total has no series",
+        "as many lost in each way",
+        "lost as several instances counted",
+    ],
 )
 def test_recorded_values(series: dict[str, str], values: dict[str, float], tmp_path: Path, prometheus_binaries: Binaries) -> None:
     """Shares refer to all messages that ended; lost messages count as missed."""
