@@ -32,12 +32,12 @@ def runbook_html(config: AlertRulesConfig, thresholds: Thresholds | None = None)
 
 def _blocks(config: AlertRulesConfig, thresholds: Thresholds | None) -> Iterator[Block]:
     entries = list(enabled(config))
-    yield from _opening(entries)
+    yield from _opening(entries, config)
     for entry in entries:
         yield from _entry(entry, config, thresholds)
 
 
-def _opening(entries: list[Entry]) -> Iterator[Block]:
+def _opening(entries: list[Entry], config: AlertRulesConfig) -> Iterator[Block]:
     yield Heading(1, "queuewatch runbook")
     yield Paragraph(
         "Generated from the catalogue of alerts; do not edit. If an alert woke you up, follow its link to its heading here, read "
@@ -55,7 +55,7 @@ def _opening(entries: list[Entry]) -> Iterator[Block]:
         "'Authorization: Bearer …'`). The blocks are for bash, and for zsh after `setopt interactive_comments`."
     )
     yield Shell(
-        f"{watcher.PREPARE}\n"
+        f"{watcher.prepare(config.job)}\n"
         'curl -sS -H "Accept: text/plain" "$QUEUEWATCH/api/v1/explain/$QUEUE"   # why it fires, and what to do\n'
         'curl -fsS "$QUEUEWATCH/api/v1/queues/$QUEUE/messages" | jq .           # the suspects, with ids and attempts\n'
         "export MESSAGE_ID='...'                        # one of them\n"

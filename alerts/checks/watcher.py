@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from alerts.entry import Check
 
-PREPARE = """\
+_PREPARE = """\
+export JOB={job:<35} # label "job" of the alert
 export QUEUE='orders'                          # label "queue" of the alert, when it has one
 export QUEUEWATCH='http://127.0.0.1:9400'      # address of this queuewatch
 export PROMETHEUS='http://127.0.0.1:9090'
 export NAMESPACE='queuewatch'                  # where it runs in Kubernetes
 export KAFKA='localhost:9092' TOPIC='queuewatch-events'
-series() { curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }"""
+series() {{ curl -fsS "$QUEUEWATCH/metrics" | grep -E "^$1"; }}"""
 
 _JOB = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=job"
 _COLLECTORS = "app.kubernetes.io/name=queuewatch,app.kubernetes.io/component=collector"
 """The labels in deploy/kubernetes."""
 _KUBECTL = 'kubectl --namespace "$NAMESPACE"'
 _LAST_LINES = "--tail 200 --prefix"
+
+
+def prepare(job: str) -> str:
+    """Return what readers paste before the checks; `job` is the job label under which Prometheus scrapes queuewatch."""
+    return _PREPARE.format(job=f"'{job}'")
 
 
 def ready(look_for: str) -> Check:
@@ -26,8 +32,8 @@ def ready(look_for: str) -> Check:
 def scrape(look_for: str) -> Check:
     return Check(
         "What Prometheus says about the scrape",
-        'curl -fsS "$PROMETHEUS/api/v1/targets?state=active" | jq \'.data.activeTargets[] | '
-        'select(.labels.job == "queuewatch") | {scrapeUrl, health, lastError, lastScrape}\'',
+        'curl -fsS "$PROMETHEUS/api/v1/targets?state=active" | jq --arg job "$JOB" \'.data.activeTargets[] | '
+        "select(.labels.job == $job) | {scrapeUrl, health, lastError, lastScrape}'",
         look_for,
     )
 

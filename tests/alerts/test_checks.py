@@ -131,7 +131,7 @@ def test_watcher_commands_use_existing_metrics(command: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [*COMMANDS, sqs.PREPARE, activemq.PREPARE, cloudflare.TOKEN, cloudflare.PREPARE, watcher.PREPARE],
+    [*COMMANDS, sqs.PREPARE, activemq.PREPARE, cloudflare.TOKEN, cloudflare.PREPARE, watcher.prepare("queuewatch")],
     ids=lambda t: t[:40],
 )
 def test_commands_are_valid_shell(text: str) -> None:

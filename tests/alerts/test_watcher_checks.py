@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from alerts.config import AlertRulesConfig
 from alerts.runbook import runbook_markdown
 from streaming.config import load_config
 from streaming.config.check import summary
+from tests.services.process import ServiceUnavailable
+from tests.services.provider import Services
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
@@ -65,7 +70,7 @@ def test_a_selector_matches_the_pods_of_the_check(check: Any, selected: set[str]
 def test_every_kubectl_command_names_the_namespace(command: str) -> None:
     """The example installs into a namespace of its own, which is not the one that kubectl uses by default."""
     namespace = _yaml(KUBERNETES / "overlays" / "example" / "kustomization.yaml")["namespace"]
-    assert f"export NAMESPACE='{namespace}'" in watcher.PREPARE
+    assert f"export NAMESPACE='{namespace}'" in watcher.prepare("queuewatch")
     assert command.startswith('kubectl --namespace "$NAMESPACE" ')
 
 
@@ -93,6 +98,22 @@ def test_the_summary_shows_what_a_check_looks_for(alert: Any, shown: str) -> Non
     asking = {entry.name for entry in CATALOGUE if watcher.config("").command in [c.command for c in entry.watcher_checks]}
     assert asking == {"JobAbsent", "NotPublishing", "InvalidEvents", "FindingsCapped"}
     assert alert in asking
+
+
+@pytest.mark.parametrize("job", ["queuewatch", "monitoring/queuewatch-of-the-payments-team"])
+def test_the_scrape_is_that_of_the_configured_job(job: str, tmp_path: Path) -> None:
+    """Prometheus may scrape queuewatch under any job label (`alerts.job`), and another program under this name."""
+    if missing := [name for name in ("bash", "jq") if shutil.which(name) is None]:
+        Services.give_up(ServiceUnavailable(f"not on PATH: {', '.join(missing)}"))
+    runbook = runbook_markdown(AlertRulesConfig(job=job))
+    prepare = runbook.partition("```sh\n")[2].partition("curl -sS")[0]
+    command = next(line.strip() for line in runbook.splitlines() if "/api/v1/targets" in line)
+    targets = [{"labels": {"job": name}, "scrapeUrl": name} for name in ("prometheus", "queuewatch-2", job)]
+    answer = tmp_path / "targets.json"
+    answer.write_text(json.dumps({"data": {"activeTargets": targets}}))
+    script = f"{prepare}curl() {{ cat '{answer}'; }}\n{command}"
+    done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout)["scrapeUrl"] == job
 
 
 def test_a_restarted_service_shows_its_last_lines() -> None:
