@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from alerts.units import number
+
 _LATEST_MS = 253_402_300_800_000
 """The year 10,000."""
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -39,6 +41,11 @@ def duration_ms(milliseconds: float) -> str:
 def count(number: float, thing: str, things: str | None = None) -> str:
     """Format a count: `1 message`, `1,204 messages`. `things` is the plural where that does not end in a mere s."""
     return f"{number:,.0f} {thing if number == 1 else things or thing + 's'}"
+
+
+def share(ratio: float) -> str:
+    """Format a limit given as a share, with the decimals that it has: `50%`, `0.5%`."""
+    return f"{number(round(ratio * 100, 4))}%"
 
 
 def evidence_words(name: str, value: object) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinks.explain.formatting import count, duration, duration_ms
+from sinks.explain.formatting import count, duration, duration_ms, share
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
@@ -139,8 +139,8 @@ class NearMisses:
             limits = self.settings.thresholds(self.queue.name)
             m = measures.coverage(self.queue.coverage_ratio, limits)
             words = f"the tracked messages are {m.value:.1%} of the broker's own count"
-            side = "below" if m.falling else "above"
-            yield from _miss("TelemetryPartial", m, f"{words}; it fires after {duration(limits.coverage_s)} {side} {m.limit:.0%}")
+            limit = f"{'below' if m.falling else 'above'} {share(m.limit)}"
+            yield from _miss("TelemetryPartial", m, f"{words}; it fires after {duration(limits.coverage_s)} {limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _stalled(m: Measured, _: Thresholds) -> str:
 
 
 def _failing(m: Measured, limits: Thresholds) -> str:
-    lately, limit = f"in the last {duration(limits.failing_window_s)}", f"{limits.failing_ratio:.0%}"
+    lately, limit = f"in the last {duration(limits.failing_window_s)}", share(limits.failing_ratio)
     if m.unit == "count":
         return f"{_deliveries(m)} ended {lately}; it fires from {m.limit:,} on, if {limit} end without a settlement"
     return f"{m.value:.1%} of the deliveries that ended {lately} ended without a settlement; it fires at {limit}"
@@ -179,17 +179,17 @@ def _failing(m: Measured, limits: Thresholds) -> str:
 def _outlived(m: Measured, limits: Thresholds) -> str:
     what, lately = "outlived their visibility window", f"in the last {duration(limits.short_window_s)}"
     if m.unit == "count":
-        share = f"{limits.short_window_ratio:.0%}"
-        return f"{_deliveries(m)} {what} {lately}; it fires at {m.limit:,}, if they are {share} of all or more"
-    return f"{m.value:.1%} of the deliveries {what} {lately}; it fires at {m.limit:.0%}"
+        ratio = share(limits.short_window_ratio)
+        return f"{_deliveries(m)} {what} {lately}; it fires at {m.limit:,}, if they are {ratio} of all or more"
+    return f"{m.value:.1%} of the deliveries {what} {lately}; it fires at {share(m.limit)}"
 
 
 def _retried(m: Measured, limits: Thresholds) -> str:
     lately = f"in the last {duration(limits.retry_storm_window_s)}"
-    share = f"{limits.retry_storm_ratio:.0%}"
+    ratio = share(limits.retry_storm_ratio)
     if m.unit == "count":
-        return f"{_deliveries(m)} {lately}; it fires from {m.limit:,} on, if {share} are redeliveries from failed batches"
-    return f"{m.value:.1%} of the deliveries {lately} were redeliveries from failed batches; it fires at {share}"
+        return f"{_deliveries(m)} {lately}; it fires from {m.limit:,} on, if {ratio} are redeliveries from failed batches"
+    return f"{m.value:.1%} of the deliveries {lately} were redeliveries from failed batches; it fires at {ratio}"
 
 
 def _held_longest(m: Measured, _: Thresholds) -> str:

@@ -8,6 +8,8 @@ import pytest
 
 from sinks.explain.near_misses import NearMiss, NearMisses
 from streaming.core.settings import QueueRule, Settings
+from streaming.judge.measured import Measured
+from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 from tests.contract.replaying import ev
 from tests.core.driving import T0
@@ -97,6 +99,61 @@ def test_limits_are_those_of_the_queue(queue: QueueView, settings: Settings, sig
     """Limits come from what the broker reported, from overrides for the queue's pattern, and from the defaults."""
     misses: dict[str, float] = {miss.signal: miss.limit for miss in NearMisses(queue, settings, NOW_MS).of_queue()}
     assert misses[signal] == limit, why
+
+
+RATIOS = {
+    "failing_ratio": 0.995,
+    "short_window_ratio": 0.005,
+    "retry_storm_ratio": 0.125,
+    "coverage_low_ratio": 0.925,
+}
+
+
+@pytest.mark.parametrize(
+    ("signal", "near_limit", "sentence"),
+    [
+        (
+            "QueueFailing",
+            Measured(18, 20, "count"),
+            "18 deliveries ended in the last 5 min; it fires from 20 on, if 99.5% end without a settlement.",
+        ),
+        (
+            "QueueFailing",
+            Measured(0.4, 0.995, "ratio"),
+            "40.0% of the deliveries that ended in the last 5 min ended without a settlement; it fires at 99.5%.",
+        ),
+        (
+            "WindowTooShort",
+            Measured(4, 5, "count"),
+            "4 deliveries outlived their visibility window in the last 15 min; it fires at 5, if they are 0.5% of all or more.",
+        ),
+        (
+            "WindowTooShort",
+            Measured(0.001, 0.0025, "ratio"),
+            "0.1% of the deliveries outlived their visibility window in the last 15 min; it fires at 0.25%.",
+        ),
+        (
+            "BatchRetryStorm",
+            Measured(9, 10, "count"),
+            "9 deliveries in the last 5 min; it fires from 10 on, if 12.5% are redeliveries from failed batches.",
+        ),
+        (
+            "BatchRetryStorm",
+            Measured(0.1, 0.125, "ratio"),
+            "10.0% of the deliveries in the last 5 min were redeliveries from failed batches; it fires at 12.5%.",
+        ),
+        (
+            "TelemetryPartial",
+            None,
+            "the tracked messages are 95.0% of the broker's own count; it fires after 10 min below 92.5%.",
+        ),
+    ],
+)
+def test_a_limit_of_a_share_is_shown_with_its_decimals(signal: SignalName, near_limit: Measured | None, sentence: str) -> None:
+    """Half a per cent is not "it fires at 0%"."""
+    measured = {} if near_limit is None else {signal: near_limit}
+    queue = queue_view("q-1", coverage_ratio=0.95, near=measured, near_at_ms=NOW_MS)
+    assert near(queue, with_rule(thresholds=RATIOS))[signal] == sentence
 
 
 @pytest.mark.parametrize(
