@@ -227,7 +227,7 @@ def _doubts(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Left out by a cap",
-            "Items folded into other or left out, in each interval. For messages and signals the list of ids is incomplete.",
+            "Items folded into other or left out, in each interval. For messages the list of ids is incomplete.",
             queries=(Query(f"sum by (what) (increase({of_job('queuewatch_folded_total')}[$__rate_interval]))", "{{what}}"),),
             lines=(Line("FindingsCapped", 1),),
         ),

@@ -324,14 +324,14 @@ FINDINGS_CAPPED = Entry(
     group="watcher",
     subject="queuewatch",
     meaning=(
-        "There are more findings or suspects than queuewatch lists individually. The counts are still complete, but some ids are "
+        "A queue has more poison messages than queuewatch lists individually. The counts are still complete, but some ids are "
         "not shown."
     ),
-    rule=("During the last fifteen minutes, a cap on messages or signals left something out.",),
+    rule=("During the last fifteen minutes, the cap on messages left some out.",),
     thresholds=(),
     severity="warning",
     alert=AlertSpec(
-        expr='max by (%(by)s) (increase(queuewatch_folded_total{what=~"messages|signals"}[15m])) > 0',
+        expr='max by (%(by)s) (increase(queuewatch_folded_total{what="messages"}[15m])) > 0',
         why=("The raw counter is used. Groups and consumers are always folded into `other` by design and do not count here."),
         summary="There are more findings than queuewatch lists individually.",
         description=("queuewatch leaves out {{ $labels.what }} because of a cap. Counts are complete, lists of ids are not."),

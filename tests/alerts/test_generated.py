@@ -20,6 +20,7 @@ from alerts.prometheus_rules import expression, matchers, rule_groups
 from alerts.rules import PROMETHEUS_RULE, PROMETHEUS_RULES, generate, render
 from alerts.units import duration, number, shown, spoken_duration
 from streaming.config.load import load_config
+from streaming.judge.evaluation_schedule import FOLDED
 from tests.alerts.promql import TARGET_LABELS, selectors, template_labels, template_queries, unknown_names
 from tests.services.prometheus import Binaries
 
@@ -120,6 +121,13 @@ def test_series_and_labels_of_annotations_exist(rule: dict[str, Any]) -> None:
         assert template_labels(text) <= available
         for query in template_queries(text):
             assert unknown_names(query, RECORDED) == [], query
+
+
+def test_the_alert_on_caps_asks_for_a_kind_that_is_counted() -> None:
+    """The judge counts what it leaves out by kind, and groups and consumers are left out by design."""
+    [asked] = selectors(expression(BY_NAME["FindingsCapped"], AlertRulesConfig()))
+    assert asked.matchers == {"what": ("=", "messages")}
+    assert "messages" in FOLDED
 
 
 def test_the_check_of_names_can_fail() -> None:

@@ -353,7 +353,7 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "FindingsCapped": (
         Check("fires", "when a list was cut", {_folded("messages"): "0x8 40x40"}, "5m", (_capped("messages"),)),
         Check("quiet", "groups fold by design", {_folded("groups"): "0+9x60", _folded("consumers"): "0+9x60"}, "10m"),
-        Check("boundary", "nothing new is nothing", {_folded("signals"): "40x80"}, "10m"),
-        Check("boundary", "one more is something", {_folded("signals"): "40x20 41x60"}, "10m", (_capped("signals"),)),
+        Check("boundary", "nothing new is nothing", {_folded("messages"): "40x80"}, "10m"),
+        Check("boundary", "one more is something", {_folded("messages"): "40x20 41x60"}, "10m", (_capped("messages"),)),
     ),
 }
