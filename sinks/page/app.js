@@ -8,11 +8,18 @@ import { QueuePage } from "./queue.js";
 
 const OLD_AFTER_MS = 30_000;
 const BEHIND_MS = 60_000;
+const ANSWER_WITHIN_MS = 10_000;
+const SOON_MS = 2_000;
 
 const main = document.getElementById("main");
 let view = null;
 let lastOverview = "#/";
 let lastQueueLink = null;
+/** Aborts the load in flight, and when that load began. */
+let loading = null;
+let loadingSinceMs = 0;
+/** The summary that is shown as current, or null during an outage. */
+let current = null;
 
 function address() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
@@ -39,20 +46,36 @@ function route() {
   }
 }
 
+/** Loads the view and shows the summary, or why there is none; a load that is still in flight is replaced. */
 async function show() {
-  const asked = view;
+  loading?.abort();
+  const mine = new AbortController();
+  loading = mine;
+  loadingSinceMs = Date.now();
+  const timeout = setTimeout(() => mine.abort(new DOMException("no answer", "TimeoutError")), ANSWER_WITHIN_MS);
   try {
-    const summary = await asked.load();
-    if (asked !== view) return;
+    const summary = await view.load(mine.signal);
+    if (mine !== loading) return;
     live.tick();
     if (summary !== null) showSummary(summary);
   } catch (error) {
-    if (asked !== view || error.name === "AbortError") return;
-    showError(error);
+    if (mine === loading) showError(error);
+  } finally {
+    clearTimeout(timeout);
+    // If one of several requests failed, the others are still in flight.
+    mine.abort();
+    if (mine === loading) loading = null;
   }
 }
 
-function showSummary(summary) {
+/** Notices old numbers between two answers: a service that hangs gives none. An answer that may come soon is awaited. */
+function checkAge() {
+  if (loading !== null && Date.now() - loadingSinceMs < SOON_MS) return;
+  if (current !== null && live.now() - current.at_ms > OLD_AFTER_MS) showAge(current);
+}
+
+/** Says whether the numbers are current. */
+function showAge(summary) {
   const ageMs = live.now() - summary.at_ms;
   const old = ageMs > OLD_AFTER_MS;
   banner(
@@ -66,6 +89,11 @@ function showSummary(summary) {
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");
   if (old) view.outdate?.();
+  current = old ? null : summary;
+}
+
+function showSummary(summary) {
+  showAge(summary);
   const { critical = 0, warning = 0 } = summary.firing;
   const worst = critical ? "critical" : warning ? "warning" : "";
   document.title = worst ? `${critical || warning} ${worst} · queuewatch` : "queuewatch";
@@ -74,6 +102,7 @@ function showSummary(summary) {
 }
 
 function showError(error) {
+  current = null;
   view.outdate?.();
   if (error.code === "starting") {
     setLive("old", "Starting");
@@ -178,4 +207,4 @@ window.addEventListener("hashchange", route);
 wirePause();
 wireTheme();
 route();
-live.start(show);
+live.start(show, checkAge);

@@ -10,6 +10,8 @@ let pausedAtMs = null;
 let wanted = null;
 let stream = null;
 let lastRefresh = 0;
+let loads = 0;
+let due = false;
 let timer = 0;
 
 /** The current time by the service's clock, in epoch milliseconds; it stands still while paused. */
@@ -68,16 +70,17 @@ export function tick() {
 }
 
 /**
- * Calls `fetchAndShow`, which returns a promise, at once, for every new snapshot, and every few seconds otherwise.
+ * Calls `fetchAndShow`, which returns a promise, at once, for every new snapshot, and every few seconds otherwise; and
+ * `everySecond` after the ages have ticked.
  * A hidden page is not refreshed and holds no connection, because a browser allows only six per host for all tabs.
  */
-export function start(fetchAndShow) {
+export function start(fetchAndShow, everySecond) {
   wanted = fetchAndShow;
   setInterval(() => {
-    if (!isPaused() && !document.hidden) tick();
-  }, 1_000);
-  setInterval(() => {
+    if (isPaused() || document.hidden) return;
     if (Date.now() - lastRefresh >= POLL_MS) refresh();
+    tick();
+    everySecond();
   }, 1_000);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) disconnect();
@@ -90,9 +93,16 @@ export function start(fetchAndShow) {
   return refresh();
 }
 
-/** Fetches and shows, unless paused or hidden; shortly after the last refresh, it waits a little. */
+/**
+ * Fetches and shows, unless paused or hidden; shortly after the last refresh, it waits a little. It also waits for a load in
+ * flight: if each new snapshot replaced that load, a slow service would never be shown. A forced refresh starts at once.
+ */
 export async function refresh(force = false) {
   if (!force && (isPaused() || document.hidden)) return;
+  if (!force && loads > 0) {
+    due = true;
+    return;
+  }
   const waitMs = lastRefresh + AT_MOST_EVERY_MS - Date.now();
   if (!force && waitMs > 0) {
     timer ||= setTimeout(() => {
@@ -102,7 +112,14 @@ export async function refresh(force = false) {
     return;
   }
   lastRefresh = Date.now();
-  await wanted();
+  due = false;
+  loads += 1;
+  try {
+    await wanted();
+  } finally {
+    loads -= 1;
+  }
+  if (due && loads === 0) refresh();
 }
 
 function connect() {

@@ -24,7 +24,6 @@ export class Overview {
     this.order = parameters.get("order") === "asc" ? "asc" : "desc";
     this.page = Math.max(1, Number.parseInt(parameters.get("page") ?? "1", 10) || 1);
     this.allSignals = false;
-    this.asking = null;
     this.build();
   }
 
@@ -87,11 +86,8 @@ export class Overview {
     );
   }
 
-  /** Fetches and shows; returns the summary. */
-  async load() {
-    this.asking?.abort();
-    this.asking = new AbortController();
-    const { signal } = this.asking;
+  /** Fetches and shows until `signal` aborts it; returns the summary. */
+  async load(signal) {
     const text = this.filter.trim();
     const [queues, signals, matches] = await Promise.all([
       get(
@@ -113,7 +109,7 @@ export class Overview {
     if (queues.total > 0 && queues.queues.length === 0) {
       // The requested page no longer exists: queues vanished, or the filter got stricter.
       this.page = Math.ceil(queues.total / PAGE);
-      return this.load();
+      return this.load(signal);
     }
     setServerTime(queues.summary.now_ms);
     this.show(queues, signals, matches);

@@ -42,7 +42,6 @@ export class QueuePage {
       group: parameters.get("group"),
       consumer: parameters.get("consumer"),
     };
-    this.asking = null;
     this.retryAtMs = 0;
     this.build(back);
   }
@@ -103,12 +102,12 @@ export class QueuePage {
     );
   }
 
-  /** Fetches and shows; returns the summary, or null if it is too early to ask again for a queue that is not watched. */
-  async load() {
+  /**
+   * Fetches and shows until `signal` aborts it; returns the summary, or null if it is too early to ask again for a queue that
+   * is not watched.
+   */
+  async load(signal) {
     if (Date.now() < this.retryAtMs) return null;
-    this.asking?.abort();
-    this.asking = new AbortController();
-    const { signal } = this.asking;
     try {
       const [answer, signals] = await Promise.all([get("queue", this.who, signal), get("signals", { limit: 200 }, signal)]);
       setServerTime(answer.summary.now_ms);

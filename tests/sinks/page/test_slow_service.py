@@ -1,0 +1,109 @@
+"""A service that answers slowly or not at all, in a real browser whose clock the tests move."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from playwright.sync_api import Page, Route, expect
+
+from sinks.clock import wall_ms
+from streaming.judge.snapshot import Snapshot
+from tests.sinks.fakes import shop_snapshot
+from tests.sinks.page.conftest import Q, StartVisit, Visit
+
+OWN_PAGE = {"viewport": {"width": 1360, "height": 901}}
+"""A page whose clock was moved is not used by tests that rely on its clock."""
+
+
+def shop(at_ms: int, visible: int) -> Snapshot:
+    snapshot = shop_snapshot(at_ms)
+    return replace(snapshot, queues=tuple(replace(queue, visible=visible) for queue in snapshot.queues))
+
+
+def opened(visited: Visit, address: str = "#/") -> Page:
+    """Open the page, and stop its clock a second later."""
+    visited.page.clock.install()
+    page = visited.open(address)
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 1)
+    return page
+
+
+def hold(page: Page, paused_ms: int = 2_000) -> list[Route]:
+    """Leave the requests for queues unanswered and return them. The first is sent when the page is resumed after `paused_ms`."""
+    held: list[Route] = []
+
+    def keep(route: Route) -> None:
+        held.append(route)
+
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(paused_ms)
+    page.route(re.compile("/api/v1/queues?[?]"), keep)
+    page.get_by_role("button", name="Resume").click()
+    wait_for(page, held, 1)
+    return held
+
+
+def wait_for(page: Page, held: list[Route], count: int) -> None:
+    """Wait until the page has sent `count` requests."""
+    for _ in range(100):
+        if len(held) >= count:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{len(held)} requests")
+
+
+def test_an_answer_is_awaited_although_new_batches_arrive(visit: StartVisit) -> None:
+    """A service that takes seconds to answer is shown, on both pages; one more load follows for what arrived meanwhile."""
+    for address, place in (("#/", "tbody"), (Q + "orders", "#numbers")):
+        visited = visit(shop(wall_ms(), 111), **OWN_PAGE)
+        page = opened(visited, address)
+        held = hold(page)
+        for _ in range(3):
+            visited.store.publish(shop(wall_ms(), 4_321))
+            page.clock.run_for(2_000)
+        assert len(held) == 1
+        held[0].continue_()
+        wait_for(page, held, 2)
+        expect(page.locator(place)).to_contain_text("4,321")
+        expect(page.locator("#live")).to_have_text("Live")
+
+
+def test_a_sort_order_does_not_wait_for_an_answer(visit: StartVisit) -> None:
+    """What the user asks for replaces the load in flight."""
+    page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
+    held = hold(page)
+    heading = page.get_by_role("columnheader", name="In flight")
+    heading.get_by_role("button").click()
+    wait_for(page, held, 2)
+    assert "sort=in_flight" in held[1].request.url
+    held[1].continue_()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+
+
+def test_a_service_that_hangs_does_not_answer(visit: StartVisit) -> None:
+    """After ten seconds the banner says so and the headline has its time; as soon as there is an answer, the page is live."""
+    page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
+    hold(page)
+    page.clock.run_for(9_900)
+    expect(page.locator("#live")).to_have_text("Live")
+    page.clock.run_for(100)
+    expect(page.locator("#live")).to_have_text("Not connected")
+    expect(page.get_by_role("status")).to_contain_text("The service does not answer")
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" of 12 queues at \d\d:\d\d:\d\d UTC$"))
+    page.unroute_all()
+    page.clock.run_for(12_000)
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_numbers_become_old_while_an_answer_is_awaited(visit: StartVisit) -> None:
+    """The rule of half a minute needs no answer, but allows two seconds for one: a page that was paused is behind until then."""
+    page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
+    hold(page, paused_ms=40_000)
+    page.clock.run_for(1_900)
+    expect(page.locator("#live")).to_have_text("Live")
+    page.clock.run_for(1_100)
+    expect(page.locator("#live")).to_have_text("No new batches")
+    expect(page.get_by_role("status")).to_contain_text(re.compile(r"No new batch for 4\d s"))
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" at \d\d:\d\d:\d\d UTC$"))
