@@ -203,7 +203,16 @@ function wireTheme() {
   label();
 }
 
+/** The link must not change the address, which says what is shown. */
+function wireSkip() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
+}
+
 window.addEventListener("hashchange", route);
+wireSkip();
 wirePause();
 wireTheme();
 route();

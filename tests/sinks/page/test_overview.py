@@ -211,6 +211,18 @@ def test_the_page_works_with_the_keyboard_alone(visit: StartVisit) -> None:
     expect(link).to_be_focused()
 
 
+def test_skipping_to_the_content_only_moves_the_focus(visit: StartVisit) -> None:
+    """The address stays, and with it the filter, or the queue that is shown."""
+    visited = visit(shop_snapshot(wall_ms()))
+    for address in ("#/?filter=orders", Q + "orders"):
+        page = visited.open(address)
+        before = page.url
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main")).to_be_focused()
+        assert page.url == before
+
+
 def test_focus_survives_a_refresh_that_moves_the_row(visit: StartVisit) -> None:
     """When queues appear above a focused row, that row keeps the focus."""
     visited = visit(shop_snapshot(wall_ms()))
