@@ -3,7 +3,7 @@
 import { announceSignals } from "./announce.js";
 import { get } from "./api.js";
 import { el, setAttribute, setChildren, setText } from "./dom.js";
-import { count, number, statusWord, ticking, time } from "./format.js";
+import { count, number, statusWord, time } from "./format.js";
 import { now, refresh, setServerTime, since } from "./live.js";
 import { Matches } from "./matches.js";
 import { QueueTable, SORTS } from "./queue_table.js";
@@ -140,15 +140,17 @@ export class Overview {
       ["Queues", number(summary.queues)],
       ["Visible", number(summary.visible)],
       ["In flight", number(summary.in_flight)],
-      ["Oldest", summary.oldest_ms === null ? "–" : ticking(Math.max(0, now() - summary.oldest_ms) / 1000)],
+      ["Oldest"],
       ["Dead letters", number(summary.dead_letters)],
     ];
     setChildren(this.stats, stats.map(([label]) => label).join(), () =>
       stats.map(([label]) => el("div", {}, el("dt", {}, label), el("dd", { "data-stat": label }))),
     );
-    for (const [label, value] of stats) setText(this.stats.querySelector(`[data-stat="${label}"]`), value);
-    const oldest = this.stats.querySelector('[data-stat="Oldest"]');
-    if (summary.oldest_ms !== null) since(oldest, summary.oldest_ms);
+    for (const [label, value] of stats) {
+      const node = this.stats.querySelector(`[data-stat="${label}"]`);
+      if (label === "Oldest") since(node, summary.oldest_ms);
+      else setText(node, value);
+    }
   }
 
   showSignals(signals) {

@@ -70,6 +70,18 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     expect(page.locator(".resolved-list li").first).to_be_visible()
 
 
+def test_the_oldest_age_ends_with_the_last_message(visit: StartVisit) -> None:
+    """Once every queue is empty, no age ticks among the headline's numbers."""
+    now = wall_ms()
+    waiting = queue_view("a", now, visible=3, oldest_ms={"all": now - 60_000, "visible": now - 60_000})
+    visited = visit(Snapshot(now, (waiting,), (), {"accepted": 1}))
+    oldest = visited.open().locator('[data-stat="Oldest"]')
+    expect(oldest).to_contain_text("1 min")
+    visited.store.publish(Snapshot(wall_ms(), (replace(waiting, visible=0, oldest_ms={}),), (), {"accepted": 1}))
+    expect(oldest).to_have_text("–")
+    expect(oldest).not_to_have_attribute("data-since", re.compile(""))
+
+
 def test_pausing_freezes_the_page_and_resuming_catches_up(visit: StartVisit) -> None:
     """A paused page stays as it is, so that it can be read."""
     visited = visit(shop_snapshot(wall_ms()))
