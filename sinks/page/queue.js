@@ -352,8 +352,9 @@ function showFacts(list, items) {
     list,
     items,
     (item) => item.label,
-    (item) => el("div", { title: item.title ?? null }, el("dt", {}, item.label), el("dd", {}, el("span", {}), item.ago ? " ago" : "")),
+    (item) => el("div", {}, el("dt", {}, item.label), el("dd", {}, el("span", {}), item.ago ? " ago" : "")),
     (node, item) => {
+      setAttribute(node, "title", item.title);
       const value = node.querySelector("dd > span");
       if ("sinceMs" in item) since(value, item.sinceMs);
       else if ("untilMs" in item) until(value, item.untilMs);
@@ -398,18 +399,7 @@ function makeReason(signal) {
     ),
     el("p", { class: "signal-summary" }),
     el("dl", { class: "evidence" }),
-    el(
-      "details",
-      {},
-      el("summary", {}, "What it means and what to do"),
-      el("p", {}, signal.meaning),
-      el(
-        "ul",
-        { class: "to-do" },
-        signal.to_do.map((step) => el("li", {}, ...codeWords(step))),
-      ),
-      signal.runbook_url ? el("p", {}, el("a", { href: signal.runbook_url, rel: "noopener" }, "Runbook")) : null,
-    ),
+    el("details", {}, el("summary", {}, "What it means and what to do"), el("div", { "data-role": "advice" })),
   );
 }
 
@@ -430,4 +420,15 @@ function updateReason(node, signal) {
       el("div", {}, el("dt", {}, name(keyWords(key))), el("dd", {}, name(evidenceWords(key, value)))),
     ),
   );
+  // The remedy depends on the reason, which can change while the signal fires.
+  const { meaning, to_do: steps, runbook_url: runbook } = signal;
+  setChildren(node.querySelector('[data-role="advice"]'), JSON.stringify([meaning, steps, runbook]), () => [
+    el("p", {}, meaning),
+    el(
+      "ul",
+      { class: "to-do" },
+      steps.map((step) => el("li", {}, ...codeWords(step))),
+    ),
+    runbook ? el("p", {}, el("a", { href: runbook, rel: "noopener" }, "Runbook")) : null,
+  ]);
 }

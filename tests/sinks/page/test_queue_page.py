@@ -34,6 +34,35 @@ def test_why_it_fires_and_what_to_do(visit: StartVisit) -> None:
     expect(page.get_by_role("region", name="Not firing")).to_contain_text("the longest hold is")
 
 
+def test_the_remedy_follows_the_reason(visit: StartVisit) -> None:
+    """A group whose head was held, and now fails again and again, needs other steps; what was opened stays open."""
+
+    def stuck(reason: str) -> Snapshot:
+        now = wall_ms()
+        firing = finding("GroupStuck", "a.fifo", "critical", now, "Stuck.", group="g", reason=reason)
+        return Snapshot(now, (queue_view("a.fifo", now),), (firing,), {"accepted": 1})
+
+    visited = visit(stuck("held_head"))
+    page = visited.open(Q + "a.fifo")
+    page.get_by_text("What it means and what to do").click()
+    steps = page.locator(".to-do li")
+    expect(steps.first).to_contain_text("Restart the worker that holds the head")
+    visited.store.publish(stuck("poison_head"))
+    expect(steps.first).to_contain_text("Repair or skip the head")
+    expect(steps.first).to_be_visible()
+
+
+def test_the_hint_on_what_a_queue_is_known_from_follows_its_reason(visit: StartVisit) -> None:
+    """After the next step was done, the tooltip names the one that is left."""
+    queue = replace(queue_view("a", wall_ms()), basis="partial", basis_reason="no sends", next_step="report sends")
+    visited = visit(Snapshot(wall_ms(), (queue,), (), {"accepted": 1}))
+    fact = visited.open(Q + "a").locator("#numbers [data-key='Known from']")
+    expect(fact).to_have_attribute("title", "no sends: report sends")
+    changed = replace(queue, basis_reason="no deletions", next_step="report deletions")
+    visited.store.publish(Snapshot(wall_ms(), (changed,), (), {"accepted": 1}))
+    expect(fact).to_have_attribute("title", "no deletions: report deletions")
+
+
 def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: StartVisit) -> None:
     """`held_head` is a value for programs."""
     now = wall_ms()
