@@ -197,11 +197,17 @@ def _counts(published: Published) -> Json:
         "queues_alerting": sum(findings[q.name][0].severity != "info" for q in rows if q.name in findings),
         "firing": dict(Counter(finding.severity for finding in snapshot.firing)),
         "firing_without_queue": dict(Counter(finding.severity for finding in snapshot.firing if not any(finding.key.queue_name))),
-        "visible": sum(queue.visible or 0 for queue in snapshot.queues),
-        "in_flight": sum(queue.in_flight or 0 for queue in snapshot.queues),
-        "dead_letters": sum(q.visible or 0 for q in snapshot.queues if q.is_dead_letter_queue),
+        "visible": _sum([queue.visible for queue in snapshot.queues]),
+        "in_flight": _sum([queue.in_flight for queue in snapshot.queues]),
+        "dead_letters": _sum([queue.visible for queue in snapshot.queues if queue.is_dead_letter_queue]),
         "oldest_ms": min(oldest) if oldest else None,
     }
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of the known counts, or None if there are queues and the count of none is known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known or not counts else None
 
 
 def finding_id(finding: Finding) -> str:

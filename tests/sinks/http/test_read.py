@@ -477,6 +477,28 @@ def test_the_summary_counts_signals_that_belong_to_no_queue(shop: Service) -> No
     assert (summary["firing"], summary["firing_without_queue"]) == ({"critical": 3, "warning": 6}, {"warning": 1})
 
 
+@pytest.mark.parametrize(
+    ("counts", "dead_letter_queue", "expected"),
+    [
+        pytest.param([None, None], True, (None, None, None), id="no queue is counted"),
+        pytest.param([None, 3], True, (3, 3, 3), id="the sum of those that are counted"),
+        pytest.param([0, 0], True, (0, 0, 0), id="all are empty"),
+        pytest.param([None], False, (None, None, 0), id="without a dead-letter queue there are no dead letters"),
+        pytest.param([], False, (0, 0, 0), id="no queues"),
+    ],
+)
+def test_the_summary_says_what_is_not_known(
+    start: StartService, counts: list[int | None], dead_letter_queue: bool, expected: tuple[int | None, ...]
+) -> None:
+    """A count that no queue knows is null, as it is in the rows, and not zero."""
+    queues = [
+        queue_view(f"q-{n}", visible=count, in_flight=count, is_dead_letter_queue=dead_letter_queue)
+        for n, count in enumerate(counts)
+    ]
+    summary = start(Snapshot(NOW_MS, tuple(queues), (), {})).client.get("/api/v1/queues").json()["summary"]
+    assert (summary["visible"], summary["in_flight"], summary["dead_letters"]) == expected
+
+
 def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> None:
     """The table stays short; every queue still has its own page and is found by name."""
     tenants = [queue_view(f"orders-{n}", visible=n, status="stalled" if n == 2 else "ok") for n in (1, 2, 3)]

@@ -70,6 +70,15 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     expect(page.locator(".resolved-list li").first).to_be_visible()
 
 
+def test_numbers_that_no_queue_knows_are_dashes(visit: StartVisit) -> None:
+    """Not known is not zero, also among the headline's numbers."""
+    queues = (queue_view("a", wall_ms(), visible=None, in_flight=None), queue_view("b", wall_ms(), visible=None, in_flight=4))
+    page = visit(Snapshot(wall_ms(), queues, (), {"accepted": 1})).open()
+    expect(page.locator('[data-stat="Visible"]')).to_have_text("–")
+    expect(page.locator('[data-stat="In flight"]')).to_have_text("4")
+    expect(page.locator('[data-stat="Dead letters"]')).to_have_text("0")
+
+
 def test_the_oldest_age_ends_with_the_last_message(visit: StartVisit) -> None:
     """Once every queue is empty, no age ticks among the headline's numbers."""
     now = wall_ms()
