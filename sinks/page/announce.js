@@ -3,14 +3,21 @@
 import { setText, visible } from "./dom.js";
 import { count, signalWords } from "./format.js";
 
+const SEVERITIES = ["info", "warning", "critical"];
+
 let before = null;
 
-/** Compares the firing signals with those of the last call and announces the difference. */
-export function announceSignals(firing) {
-  const now = new Map(firing.map((signal) => [signal.id, signal]));
+/**
+ * Compares `signals`, the API's response, with that of the last call and announces the difference. Of very many firing
+ * signals the response has only the first, so one that enters or leaves the list has not necessarily begun or ended.
+ */
+export function announceSignals(signals) {
   if (before !== null) {
-    const began = [...now.values()].filter((signal) => !before.has(signal.id));
-    const ended = [...before.values()].filter((signal) => !now.has(signal.id));
+    const entered = missing(signals.firing, before.firing);
+    const began = all(before) ? entered : entered.filter((signal) => precedes(signal, before.firing.at(-1)));
+    const ended = all(signals)
+      ? missing(before.firing, signals.firing)
+      : signals.resolved.filter((signal) => signal.resolved_at_ms > before.at_ms);
     const words = [
       ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)}${where(signal)}.`),
       began.length > 3 ? `${began.length - 3} more signals.` : "",
@@ -18,7 +25,23 @@ export function announceSignals(firing) {
     ].filter(Boolean);
     if (words.length) setText(document.getElementById("announce"), words.join(" "));
   }
-  before = now;
+  before = signals;
+}
+
+/** The signals that are not among `others`. */
+function missing(signals, others) {
+  const ids = new Set(others.map((signal) => signal.id));
+  return signals.filter((signal) => !ids.has(signal.id));
+}
+
+function all({ firing, total }) {
+  return firing.length === total;
+}
+
+/** Whether a signal comes before another one in the service's order: the worst, and then the longest firing first. */
+function precedes(signal, other) {
+  const worse = SEVERITIES.indexOf(signal.severity) - SEVERITIES.indexOf(other.severity);
+  return worse > 0 || (worse === 0 && signal.since_ms < other.since_ms);
 }
 
 // A collector's signals have no queue.

@@ -125,7 +125,7 @@ export class Overview {
     this.table.node.hidden = queues.total === 0;
     this.sorting.value = this.sort;
     this.showPager(queues);
-    announceSignals(signals.firing);
+    announceSignals(signals);
   }
 
   /** Adds the time of the last data to the headline when there is no newer data. */

@@ -112,7 +112,7 @@ export class QueuePage {
       const [answer, signals] = await Promise.all([get("queue", this.who, signal), get("signals", { limit: 200 }, signal)]);
       setServerTime(answer.summary.now_ms);
       this.show(answer.queue);
-      announceSignals(signals.firing);
+      announceSignals(signals);
       return answer.summary;
     } catch (error) {
       if (error.code !== "unknown_queue") throw error;

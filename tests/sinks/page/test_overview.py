@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Request, expect
 from sinks.clock import wall_ms
 from streaming.core.settings import QueueName
 from streaming.judge.aggregated_queues import aggregate_views
-from streaming.judge.signals import SignalKey
+from streaming.judge.signals import Finding, SignalKey
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit, Visit
@@ -290,6 +290,28 @@ def test_a_screen_reader_announces_only_signals_that_began_or_ended(visit: Start
     stale = replace(new, key=SignalKey("TelemetryStale", "", "", "", consumer="sqs"), severity="warning")
     visited.store.publish(replace(snapshot, firing=(new, stale, *snapshot.firing[1:])))
     expect(announce).to_have_text("warning: Telemetry stale.")
+
+
+def test_of_very_many_signals_only_those_that_began_or_ended_are_announced(visit: StartVisit) -> None:
+    """The page gets the first two hundred: a signal that these push out has not ended, and one that moves up is not new."""
+    then = wall_ms() - 600_000
+    queue = queue_view("orders", then)
+    poison = [finding("PoisonMessage", "orders", "warning", then + n, "Poison.", message_id=f"m{n}") for n in range(250)]
+    stuck = finding("GroupStuck", "audit.fifo", "critical", wall_ms(), "Stuck.", group="eu")
+    visited = visit(Snapshot(wall_ms(), (queue,), tuple(poison), {"accepted": 1}))
+
+    def publish(*firing: Finding) -> None:
+        visited.store.publish(Snapshot(wall_ms(), (queue,), firing, {"accepted": 1}))
+
+    announce = visited.open().locator("#announce")
+    publish(stuck, *poison)
+    expect(announce).to_have_text("critical: Group stuck on audit.fifo.")
+    publish(*poison[3:])
+    expect(announce).to_have_text("4 signals resolved.")
+    publish(*poison[3:-1], replace(poison[-1], severity="critical"))
+    expect(announce).to_have_text("critical: Poison message on orders.")
+    publish(*poison[200:])
+    expect(announce).to_have_text("197 signals resolved.")
 
 
 def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
