@@ -76,20 +76,29 @@ def _signals(parts: list[str], spans: Sequence[Span], x: svg.Axis, above: float,
         at = top + n * LANE
         several = f" ×{len(mine)}" if len(mine) > 1 else ""
         parts.append(svg.label(signal + several, LEFT - 6, at + 12, "end"))
-        for span in _merged(mine, end_ms):
+        for css, span in _bars(mine, end_ms):
             to_ms = end_ms if span.to_ms is None else span.to_ms
             about = shortened(span.key.message_id or span.key.group or span.key.consumer or "", 60)
             lasting = duration((to_ms - span.from_ms) / 1000) + (", still firing" if span.to_ms is None else "")
             title = f"{signal} {about} from {svg.utc(span.from_ms)} UTC, {lasting}"
-            css = "folded" if span.finding.folded else span.finding.severity
             parts.append(svg.bar(x, span.from_ms, to_ms, at, LANE - 8, css, title))
     bottom = top + len(lanes) * LANE + 2
     parts += svg.x_ticks(x, bottom)
     return bottom + 26
 
 
+def _bars(spans: Sequence[Span], end_ms: int) -> Iterator[tuple[str, Span]]:
+    """Yield the bars of one lane with their CSS class, the worst last, because it is drawn over the others."""
+    of_class: dict[str, list[Span]] = {"folded": [], "info": [], "warning": [], "critical": []}
+    for span in spans:
+        of_class["folded" if span.finding.folded else span.finding.severity].append(span)
+    for css, alike in of_class.items():
+        for span in _merged(alike, end_ms):
+            yield css, span
+
+
 def _merged(spans: Sequence[Span], end_ms: int) -> Iterator[Span]:
-    """Merge overlapping spans of one lane, so that a burst of dead letters is one bar and not a thousand."""
+    """Merge overlapping spans of one class, so that a burst of dead letters is one bar and not a thousand."""
     held: Span | None = None
     for span in spans:
         if held is not None and span.from_ms <= (end_ms if held.to_ms is None else held.to_ms):

@@ -16,7 +16,7 @@ from sinks.report.collect import Collected, QueueSeries, Span
 from sinks.report.page import report_page
 from sinks.report.pictures import queue_picture
 from streaming.core.settings import QueueName
-from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName
+from streaming.judge.signals import Finding, Severity, SignalChange, SignalKey, SignalName
 from tests.sinks.fakes import HOSTILE_NAMES
 from tests.sinks.page.test_looks import CONTRASTS, wider_than_the_window
 from tests.sinks.report.recordings import page_of, poisoned
@@ -88,6 +88,27 @@ def test_folded_signals_are_in_a_list_of_their_own() -> None:
     assert "poison 99" in page.text
     assert "poison 100" not in page.text
     assert "50 later ones are not shown" in page.text
+
+
+def test_a_bar_has_the_colour_of_the_signals_it_stands_for() -> None:
+    """A critical signal that begins during one that is folded is drawn over it; those of one colour are one bar."""
+    queue = QueueName("aws_sqs", "", "q")
+    collected = Collected([0, 500_000], {queue: QueueSeries()})
+    spans: list[tuple[str, Severity, SignalName | None, int, int | None]] = [
+        ("m1", "warning", "QueueFailing", 0, 100_000),
+        ("m2", "critical", None, 90_000, None),
+        ("m3", "warning", "QueueFailing", 95_000, 200_000),
+        ("m4", "warning", None, 210_000, 300_000),
+    ]
+    for message, severity, folded, from_ms, to_ms in spans:
+        key = SignalKey("PoisonMessage", "aws_sqs", "", "q", message_id=message)
+        collected.spans.append(Span(Finding(key, severity, from_ms, {}, folded=folded), from_ms, to_ms))
+    bars = re.findall(r'class="bar (\w+)".*?<title>PoisonMessage (\w+) [^<]*?, ([^<]*)</title>', queue_picture(collected, queue))
+    assert bars == [
+        ("folded", "m1", "3 min 20 s"),
+        ("warning", "m4", "1 min 30 s"),
+        ("critical", "m2", "6 min 50 s, still firing"),
+    ]
 
 
 def test_labels_of_lanes_are_whole(browser: Browser, tmp_path: Path) -> None:
