@@ -20,6 +20,8 @@ let loading = null;
 let loadingSinceMs = 0;
 /** The summary that is shown as current, or null during an outage. */
 let current = null;
+/** The state of the connection and its words. */
+let connection = ["connecting", "Connecting"];
 
 function address() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
@@ -127,7 +129,11 @@ function banner(text) {
 }
 
 function setLive(state, text) {
-  if (live.isPaused()) return;
+  connection = [state, text];
+  if (!live.isPaused()) showLive(state, text);
+}
+
+function showLive(state, text) {
   setAttribute(document.getElementById("live"), "data-state", state);
   setText(document.getElementById("live-text"), text);
 }
@@ -178,11 +184,8 @@ function wirePause() {
     const paused = live.togglePause();
     setAttribute(button, "aria-pressed", paused);
     setText(document.getElementById("pause-text"), paused ? "Resume" : "Pause");
-    setAttribute(document.getElementById("live"), "data-state", paused ? "paused" : "live");
-    setText(
-      document.getElementById("live-text"),
-      paused ? `Paused at ${time(live.now(), live.now())}` : "Live",
-    );
+    if (paused) showLive("paused", `Paused at ${time(live.now(), live.now())}`);
+    else showLive(...connection);
   });
 }
 

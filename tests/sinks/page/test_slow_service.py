@@ -97,6 +97,19 @@ def test_a_service_that_hangs_does_not_answer(visit: StartVisit) -> None:
     expect(page.locator("#banner")).to_be_hidden()
 
 
+def test_resuming_during_an_outage_does_not_say_live(visit: StartVisit) -> None:
+    """Until there is an answer, the page is as little connected as before the pause."""
+    page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
+    hold(page)
+    page.clock.run_for(10_000)
+    expect(page.locator("#live")).to_have_text("Not connected")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#live")).to_contain_text("Paused at")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#live")).to_have_text("Not connected")
+    expect(page.locator("#live")).to_have_attribute("data-state", "lost")
+
+
 def test_numbers_become_old_while_an_answer_is_awaited(visit: StartVisit) -> None:
     """The rule of half a minute needs no answer, but allows two seconds for one: a page that was paused is behind until then."""
     page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
