@@ -141,13 +141,14 @@ export class QueuePage {
   show(queue) {
     this.parts.hidden = false;
     setChildren(this.gone, "", () => []);
-    setChildren(this.where, JSON.stringify([queue.system, queue.scope, queue.shown_status, queue.kind]), () => [
-      el("span", { class: "status", "data-status": queue.shown_status }, statusWord(queue.shown_status)),
+    const { shown_status: status, kind, is_dead_letter_queue: deadLetters, dashboard_url: dashboard } = queue;
+    setChildren(this.where, JSON.stringify([status, queue.system, queue.scope, kind, deadLetters, dashboard]), () => [
+      el("span", { class: "status", "data-status": status }, statusWord(status)),
       el("span", {}, systemName(queue.system)),
       queue.scope ? name(queue.scope) : null,
-      queue.kind ? el("span", {}, name(queue.kind)) : null,
-      queue.is_dead_letter_queue ? el("span", {}, "dead-letter queue") : null,
-      queue.dashboard_url ? el("a", { href: queue.dashboard_url, rel: "noopener" }, "Grafana") : null,
+      kind ? el("span", {}, name(kind)) : null,
+      deadLetters ? el("span", {}, "dead-letter queue") : null,
+      dashboard ? el("a", { href: dashboard, rel: "noopener" }, "Grafana") : null,
     ]);
     setText(this.sentence, visible(queue.sentence));
     this.showFiring(queue.firing);

@@ -114,12 +114,14 @@ function updateRow(node, row) {
   setAttribute(node, "data-severity", row.severity);
   setAttribute(node, "data-status", row.shown_status);
   setText(node.querySelector(".status"), statusWord(row.shown_status));
-  setChildren(node.querySelector(".cell-where"), [row.system, row.scope, row.kind, row.is_dead_letter_queue, row.basis, row.folded_queues, row.worst_queue].join("|"), () => [
+  const { is_dead_letter_queue: deadLetters, ordered, basis, basis_reason: reason, next_step: step, folded_queues: folded } = row;
+  const where = JSON.stringify([deadLetters, ordered, basis, reason, step, folded, row.worst_queue]);
+  setChildren(node.querySelector(".cell-where"), where, () => [
     systemName(row.system),
     ...(row.scope ? [" · ", name(row.scope)] : []),
-    ...(row.folded_queues ? [` · ${count(row.folded_queues, "queue")}, worst: `, name(row.worst_queue)] : []),
-    ...(row.is_dead_letter_queue ? [" · dead letters"] : []),
-    ...(row.ordered ? [" · ordered"] : []),
+    ...(folded ? [` · ${count(folded, "queue")}, worst: `, name(row.worst_queue)] : []),
+    ...(deadLetters ? [" · dead letters"] : []),
+    ...(ordered ? [" · ordered"] : []),
     ...basisBadge(row),
   ]);
   setChildren(node.querySelector(".cell-signals"), JSON.stringify(row.signals), () =>

@@ -70,6 +70,18 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     expect(page.locator(".resolved-list li").first).to_be_visible()
 
 
+def test_what_a_queue_turns_out_to_be_is_shown(visit: StartVisit) -> None:
+    """That a queue is ordered, takes dead letters, or is known from other events can become known while the page is open."""
+    queue = replace(queue_view("a", wall_ms()), basis="partial", basis_reason="no sends", next_step="report sends")
+    visited = visit(Snapshot(wall_ms(), (queue,), (), {"accepted": 1}))
+    where = visited.open().locator("tbody .cell-where")
+    expect(where.locator(".basis")).to_have_attribute("title", "no sends: report sends")
+    queue = replace(queue, basis_reason="no deletions", next_step="report deletions", ordered=True)
+    visited.store.publish(Snapshot(wall_ms(), (queue,), (), {"accepted": 1}))
+    expect(where).to_contain_text("ordered")
+    expect(where.locator(".basis")).to_have_attribute("title", "no deletions: report deletions")
+
+
 def test_numbers_that_no_queue_knows_are_dashes(visit: StartVisit) -> None:
     """Not known is not zero, also among the headline's numbers."""
     queues = (queue_view("a", wall_ms(), visible=None, in_flight=None), queue_view("b", wall_ms(), visible=None, in_flight=4))

@@ -63,6 +63,16 @@ def test_the_hint_on_what_a_queue_is_known_from_follows_its_reason(visit: StartV
     expect(fact).to_have_attribute("title", "no deletions: report deletions")
 
 
+def test_what_a_queue_turns_out_to_be_is_shown(visit: StartVisit) -> None:
+    """An open page says that its queue takes dead letters as soon as that is known."""
+    queue = queue_view("a", wall_ms())
+    visited = visit(Snapshot(wall_ms(), (queue,), (), {"accepted": 1}))
+    page = visited.open(Q + "a")
+    expect(page.locator(".where")).not_to_contain_text("dead-letter queue")
+    visited.store.publish(Snapshot(wall_ms(), (replace(queue, is_dead_letter_queue=True),), (), {"accepted": 1}))
+    expect(page.locator(".where")).to_contain_text("dead-letter queue")
+
+
 def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: StartVisit) -> None:
     """`held_head` is a value for programs."""
     now = wall_ms()
