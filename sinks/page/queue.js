@@ -219,7 +219,7 @@ export class QueuePage {
   }
 
   showCharts(trend) {
-    setChildren(this.charts, JSON.stringify([trend?.backlog, trend?.oldest_age_s]), () =>
+    setChildren(this.charts, JSON.stringify(trend), () =>
       trend === null
         ? []
         : [

@@ -73,6 +73,19 @@ def test_what_a_queue_turns_out_to_be_is_shown(visit: StartVisit) -> None:
     expect(page.locator(".where")).to_contain_text("dead-letter queue")
 
 
+def test_the_charts_of_a_quiet_queue_end_now(visit: StartVisit) -> None:
+    """The time below a chart moves on while its values stay the same."""
+    start = NOW_MS - 1_000_000
+    quiet = queue_view("a", start, visible=0, oldest_ms={})
+    visited = visit(clock_ms=lambda: NOW_MS)
+    for step in range(100):
+        visited.store.publish(Snapshot(start + step * 10_000, (quiet,), (), {"accepted": 1}))
+    ends = visited.open(Q + "a").locator(".chart-axis span:last-child").first
+    before = ends.inner_text()
+    visited.store.publish(Snapshot(NOW_MS, (quiet,), (), {"accepted": 1}))
+    expect(ends).not_to_have_text(before)
+
+
 def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: StartVisit) -> None:
     """`held_head` is a value for programs."""
     now = wall_ms()
