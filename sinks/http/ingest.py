@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,6 +168,7 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
     if not body.strip():
         raise ApiError(400, "empty", "the body is empty", "send at least one event")
     _check_count(_least_events(body), settings)
+    body, kind = _staged(body)
     decoded = settings.decode([body])
     accepted = decoded.events.num_rows
     _check_count(accepted + decoded.refused.total(), settings)
@@ -181,9 +184,8 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
             invalid=decoded.refused.total(),
             first_invalid=_described(decoded),
         )
-    kind: BodyKind = "arrow" if body.startswith(STREAM_MARK) else "ndjson"
     try:
-        settings.stage.put(body if kind == "arrow" else as_lines(body), kind)
+        settings.stage.put(body, kind)
     except StageFullError as error:
         raise ApiError(507, "no_room", str(error), "send again later", headers={"Retry-After": "30"}) from error
     except StageUnavailableError as error:
@@ -214,18 +216,57 @@ def _check_count(count: int, settings: IngestSettings) -> None:
         )
 
 
-def as_lines(body: bytes) -> bytes:
-    """Convert JSON to one value per line, so that bodies can share a file: an array's elements, an object in one line.
+def _staged(body: bytes) -> tuple[bytes, BodyKind]:
+    """Return a body as it is stored: what is decoded for the answer is what the job reads."""
+    if body.startswith(STREAM_MARK):
+        return body, "arrow"
+    lines = as_lines(body)
+    return (body, "json") if lines is None else (lines, "ndjson")
 
-    Anything that is not a single JSON value is treated as lines, readable or not, and stays as it is.
+
+def as_lines(body: bytes) -> bytes | None:
+    """Convert JSON to one object per line, so that bodies can share a file: an array's elements, an object over many lines.
+
+    None for a body with anything else in it, or that Python cannot parse: among other lines it could be read differently. A line
+    that begins with a bracket, for example, can make the whole file an array.
     """
     text = body.removeprefix(BYTE_ORDER_MARK)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+    if _are_objects(text):
         return text
-    values = value if isinstance(value, list) else [value]
-    return b"".join(json.dumps(item, separators=(",", ":")).encode() + b"\n" for item in values)
+    try:
+        objects = list(_objects(text.decode("utf-8").strip(_BLANK)))
+    except (ValueError, RecursionError):
+        return None
+    # Between the tokens of JSON a line break is a blank; within a string it is not allowed.
+    return b"".join(one.replace("\n", " ").encode() + b"\n" for one in objects) or None
+
+
+_BLANK = " \t\r\n"
+_COMMA = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
+_parse = json.JSONDecoder().raw_decode
+
+
+def _are_objects(text: bytes) -> bool:
+    """Whether every line but the empty ones has the braces of an object."""
+    lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in io.BytesIO(text))
+    return all(line.startswith(b"{") and line.endswith(b"}") for line in lines if line)
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Yield the text of an object, or of each one in an array. Raises `ValueError` for any other text."""
+    inner = text[1:-1].strip(_BLANK) if text.startswith("[") and text.endswith("]") else text
+    at = 0
+    while inner:
+        value, end = _parse(inner, at)
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+        yield inner[at:end]
+        if end == len(inner):
+            return
+        comma = _COMMA.match(inner, end)
+        if comma is None or inner is text:
+            raise ValueError("text after an object")
+        at = comma.end()
 
 
 def _inflated(body: bytes, settings: IngestSettings, held: Share) -> bytes:

@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 
 from streaming.folder import sync_folder
 
-BodyKind = Literal["ndjson", "arrow"]
+BodyKind = Literal["ndjson", "json", "arrow"]
+"""One JSON object per line, any other text, or an Arrow stream."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _STALE_PART_S = 3_600.0
@@ -52,7 +53,7 @@ class _PendingBody:
 class Spool:
     """Files in a folder: complete, fsynced and renamed to `*.ndjson` or `*.arrow` before `put` returns.
 
-    Bodies that arrive while a file is being synced share the next file, so many small senders create few files and share the wait
+    Lines that arrive while a file is being synced share the next file, so many small senders create few files and share the wait
     for the disk. Unfinished files begin with a dot, which readers ignore; those left by a crash are removed an hour later.
     """
 
@@ -117,8 +118,8 @@ class Spool:
                 pending.error, pending.settled = StageUnavailableError(_FAILED), True
 
     def _shares(self, bodies: Sequence[_PendingBody]) -> Iterator[list[_PendingBody]]:
-        """Return the bodies for the next file: lines together up to the limit, each Arrow stream alone."""
-        yield from ([pending] for pending in bodies if pending.kind == "arrow")
+        """Return the bodies for the next file: lines of objects together up to the limit, any other alone."""
+        yield from ([pending] for pending in bodies if pending.kind != "ndjson")
         share: list[_PendingBody] = []
         size = 0
         for pending in (t for t in bodies if t.kind == "ndjson"):
@@ -131,13 +132,14 @@ class Spool:
             yield share
 
     def _write_file(self, bodies: Sequence[_PendingBody]) -> None:
-        name = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex}.{bodies[0].kind}"
+        suffix = "arrow" if bodies[0].kind == "arrow" else "ndjson"
+        name = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex}.{suffix}"
         part = self._folder / f".{name}.part"
         try:
             with part.open("xb") as file:
                 for pending in bodies:
                     file.write(pending.body)
-                    if pending.kind == "ndjson" and not pending.body.endswith(b"\n"):
+                    if pending.kind != "arrow" and not pending.body.endswith(b"\n"):
                         file.write(b"\n")
                 file.flush()
                 os.fsync(file.fileno())

@@ -21,7 +21,7 @@ import numpy as np
 
 from sinks.http.budget import Share
 from sinks.http.errors import ApiError
-from sinks.http.ingest import _take, as_lines
+from sinks.http.ingest import _take
 from sinks.http.settings import IngestSettings
 from sources.wire.decode import decode_records
 from sources.wire.encode import encode_arrow
@@ -119,10 +119,10 @@ def ingest(content: bytes) -> None:
         except ApiError:
             assert not stage.bodies
             continue
-        (body,) = stage.bodies
-        again = decode_records([body])
-        assert len(again.events) == taken.accepted, "what was staged is not what was accepted"
-    assert as_lines(content) is not None
+        ((body, kind),) = stage.bodies
+        for shared in (body, b"{}\n" + body, body + b"\n{}") if kind == "ndjson" else (body,):
+            again = decode_records([shared])
+            assert len(again.events) == taken.accepted, "what was staged is not what was accepted"
 
 
 def spool(content: bytes) -> None:
@@ -137,12 +137,11 @@ def spool(content: bytes) -> None:
 
 class _Stage:
     def __init__(self) -> None:
-        self.bodies: list[bytes] = []
+        self.bodies: list[tuple[bytes, str]] = []
 
     def put(self, body: bytes, kind: str) -> None:
         """Record the body."""
-        del kind
-        self.bodies.append(body)
+        self.bodies.append((body, kind))
 
 
 def _share() -> Share:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sinks.http import HttpSettings, IngestSettings, Spool, StageUnavailableError
+from sinks.http.staging import BodyKind, _PendingBody
 from sources.wire import encode_arrow
 from tests.sinks.http.conftest import StartService
 from tests.sinks.http.ingesting import EVENTS, NDJSON, NDJSON_TYPE, ids, post, refused, serve_ingest, spooled
@@ -199,12 +200,19 @@ def test_bodies_that_wait_for_the_disk_share_a_file(tmp_path: Path, monkeypatch:
     assert len(spooled(tmp_path)) < 15
 
 
-def test_an_arrow_stream_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """Arrow streams cannot be concatenated as lines can, and a file ends at the size limit."""
+def test_an_arrow_stream_and_json_that_is_not_lines_have_files_of_their_own(tmp_path: Path) -> None:
+    """They cannot be concatenated as lines can, and a file ends at the size limit."""
     spool = Spool(tmp_path, max_file_bytes=len(NDJSON) + 1)
-    for kind, body in (("arrow", encode_arrow(EVENTS)), ("ndjson", NDJSON), ("ndjson", NDJSON)):
-        spool.put(body, kind)  # type: ignore[arg-type]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".arrow", ".ndjson", ".ndjson"]
+    array = json.dumps(EVENTS, indent=1).encode()
+    kinds: list[tuple[BodyKind, bytes]] = [
+        ("json", array),
+        ("arrow", encode_arrow(EVENTS)),
+        ("ndjson", NDJSON),
+        ("ndjson", NDJSON),
+    ]
+    spool._write([_PendingBody(body, kind) for kind, body in (*kinds, ("json", array))])
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".arrow"] + [".ndjson"] * 4
+    assert ids(spooled(tmp_path)) == sorted(["m0", "m1", "m2"] * 5)
 
 
 def test_files_left_by_a_crash_are_removed_but_not_those_of_a_running_process(tmp_path: Path) -> None:
