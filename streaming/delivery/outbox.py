@@ -66,10 +66,11 @@ class Outbox:
         with self._changing:
             with self._lock:
                 undone = [(known, entry) for known, entry in self._waiting.items() if known >= batch_id]
-            self._folder.write(_name(batch_id, len(records)), content)
+            # First: a crash after the write would leave two files of one batch, and one of them for a later start.
             for known, entry in undone:
                 if (known, entry.records) != (batch_id, len(records)):
                     self._delete(known, entry)
+            self._folder.write(_name(batch_id, len(records)), content)
             with self._lock:
                 self._waiting[batch_id] = _Entry(len(records), len(content))
         self._keep_within_bounds()

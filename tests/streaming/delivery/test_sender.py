@@ -13,7 +13,7 @@ import structlog
 from sinks.append_once import AppendOnceFile
 from sinks.records import Record, Undelivered
 from streaming.delivery.outbox import Outbox
-from streaming.delivery.sender import Deliveries, Delivery, delivery_families
+from streaming.delivery.sender import Deliveries, Delivery, deliver_next, delivery_families
 from streaming.folder import LocalFolder
 from tests.waiting import until
 
@@ -172,6 +172,29 @@ def test_a_batch_that_is_put_again_while_it_is_read_is_not_lost(tmp_path: Path) 
         assert box.oldest() == (5, again)
     assert logs == []
     assert box.given_up == 0
+
+
+@pytest.mark.parametrize("step", ["delete", "write"])
+def test_a_crash_while_a_batch_is_put_again_leaves_none_of_its_earlier_records(tmp_path: Path, step: str) -> None:
+    """They would be sent after a later start, and a log would be cut back to their batch."""
+
+    class Killed(LocalFolder):
+        pass
+
+    def kill(*_: object) -> None:
+        raise OSError("killed")
+
+    log = tmp_path / "log.ndjson"
+    outbox(tmp_path).put(1, records("a"))
+    setattr(Killed, step, kill)
+    with pytest.raises(OSError, match="killed"):
+        Outbox(Killed(tmp_path / "outbox"), "log").put(1, records("b", "c"))
+    for batch_id, words in ((1, ["b", "c"]), (2, ["d"]), (3, ["e"])):
+        box = outbox(tmp_path)
+        box.put(batch_id, records(*words))
+        while deliver_next(box, AppendOnceFile(log, "here")):
+            pass
+    assert log.read_text() == '"b"\n"c"\n"d"\n"e"\n'
 
 
 def test_an_empty_repeated_batch_still_retracts_its_earlier_records(tmp_path: Path) -> None:
