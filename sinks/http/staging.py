@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from streaming.folder import sync_folder
+from streaming.folder import make_folder, sync_folder
 
 BodyKind = Literal["ndjson", "json", "arrow"]
 """One JSON object per line, any other text, or an Arrow stream."""
@@ -73,7 +73,7 @@ class Spool:
         self._pending: list[_PendingBody] = []
         self._turn = threading.Condition()
         self._writing = False
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._remove_stale_parts()
 
     def put(self, body: bytes, kind: BodyKind) -> None:

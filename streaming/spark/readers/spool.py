@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from streaming.config.source import SpoolSource
 from streaming.errors import SourceUnavailable
-from streaming.folder import local_folder
+from streaming.folder import local_folder, make_folder
 
 _CLEANING: Final = {"keep": "off", "archive": "archive", "delete": "delete"}
 
@@ -24,7 +24,7 @@ def prepare_spool(source: SpoolSource) -> None:
     if local is None:
         return
     try:
-        local.mkdir(parents=True, exist_ok=True)
+        make_folder(local)
     except OSError as error:
         raise SourceUnavailable(
             f"the spool folder {local} cannot be made ({error.strerror})",

@@ -9,7 +9,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,8 @@ import pytest
 from sinks.http import HttpSettings, IngestSettings, Spool, StageUnavailableError
 from sinks.http.staging import BodyKind, _PendingBody
 from sources.wire import encode_arrow
+from streaming.config.source import SpoolSource
+from streaming.spark.readers.spool import prepare_spool
 from tests.sinks.http.conftest import StartService
 from tests.sinks.http.ingesting import EVENTS, NDJSON, NDJSON_TYPE, ids, post, refused, serve_ingest, spooled
 from tests.waiting import until
@@ -181,6 +183,23 @@ def test_a_body_is_on_disk_under_its_final_name_before_the_answer(tmp_path: Path
     monkeypatch.setattr(os, "rename", renaming)
     Spool(tmp_path).put(NDJSON, "ndjson")
     assert done == ["sync .part", "rename to .ndjson", "sync folder"]
+
+
+@pytest.mark.parametrize("create", [Spool, lambda folder: prepare_spool(SpoolSource(folder=str(folder)))], ids=["ingest", "job"])
+def test_a_new_spool_folder_is_on_disk_before_its_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create: Callable[[Path], object]
+) -> None:
+    """A power cut that removes the folder would take acknowledged events with it."""
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def syncing(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    create(tmp_path / "data" / "spool")
+    assert synced == {str(tmp_path), str(tmp_path / "data")}
 
 
 def test_bodies_that_wait_for_the_disk_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
