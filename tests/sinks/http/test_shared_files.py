@@ -48,7 +48,7 @@ def _acknowledged_and_read(bodies: list[bytes]) -> tuple[list[str], list[str], i
             accepted += taken.decoded.events["message_id"].to_pylist()
         Spool(Path(folder))._write(disk.bodies)
         files = spooled(Path(folder))
-        return sorted(accepted), sorted(name for file in files for name in ids([file])), len(files)
+        return sorted(accepted), ids(files), len(files)
 
 
 GOOD = f"{_event('good')}\n".encode()
