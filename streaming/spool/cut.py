@@ -84,18 +84,25 @@ def _lines(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
 
 
 def _line_end(file: BinaryIO, at: int, size: int) -> int:
-    """Return the position after the first line break from `at` on; `at` itself where none is near."""
+    """Return the position after a line break from `at` on, best before an object; `at` itself where none is near.
+
+    A piece that begins and ends with a bracket would be read as one array, whatever its lines are.
+    """
     file.seek(at)
-    looked = at
+    looked = line_end = at
+    before = b""
     while looked < min(size, at + LONGEST_LINE):
         some = file.read(_LOOK)
         if not some:
             break
-        found = some.find(b"\n")
+        found = (before + some).find(b"\n{")
         if found >= 0:
-            return looked + found + 1
+            return looked - len(before) + found + 1
+        if line_end == at:
+            line_end = looked + some.find(b"\n") + 1 if b"\n" in some else at
         looked += len(some)
-    return size if looked >= size else at
+        before = some[-1:]
+    return size if line_end == at and looked >= size else line_end
 
 
 class _Message(NamedTuple):

@@ -75,6 +75,16 @@ def test_a_truncated_first_line_does_not_make_the_file_one_object(first: bytes) 
     assert (len(decoded.events), len(decoded.invalid)) == (500, 1)
 
 
+def test_a_piece_does_not_begin_with_a_line_that_would_make_it_an_array() -> None:
+    """Such a line is one invalid event, wherever it is; a piece between two of them was refused as a whole."""
+    lines = [line for one in events(200) for line in (ndjson(one), b"[1]\n")]
+    content = b"".join(lines)
+    parts = pieces(content)
+    assert len(parts) > 5
+    decoded = decode_records([content[piece.start : piece.end] for piece in parts])
+    assert (len(decoded.events), decoded.refused.total()) == (200, 200)
+
+
 def test_a_long_multi_line_object_is_refused_like_an_array() -> None:
     """It cannot be cut either."""
     (piece,) = pieces(json.dumps({"v": 1, "x": "y" * 21_000}, indent=1).encode())
