@@ -7,9 +7,11 @@ on whole columns in `validate`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from sources.events import MAX_ATTRIBUTES_BYTES
@@ -23,6 +25,10 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """What some editors and Windows tools put before UTF-8 text."""
 GZIP: Final = b"\x1f\x8b"
 
+MOST_LEVELS: Final = 400
+"""The deepest nesting that is read. What Python can parse depends on its stack, which is deeper in a task than in ingest."""
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+
 
 def load_json(raw: bytes) -> Any:
     """Parse `raw` (UTF-8, a byte order mark allowed); raises `RefusalError` naming where it breaks."""
@@ -34,6 +40,8 @@ def load_json(raw: bytes) -> Any:
         raise RefusalError("bad_text", f"not UTF-8 at byte {error.start}; encode events as UTF-8") from None
     if not text.strip():
         raise RefusalError("empty", "the line is blank; leave it out")
+    if raw.count(b"[") + raw.count(b"{") > MOST_LEVELS and _levels(raw) > MOST_LEVELS:
+        raise RefusalError("too_deep", "nested too deeply; events are flat but for `attributes`")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -42,6 +50,13 @@ def load_json(raw: bytes) -> Any:
         raise RefusalError("too_deep", "nested too deeply; events are flat but for `attributes`") from None
     except ValueError:  # int() refuses thousands of digits
         raise RefusalError("out_of_range", "a number has too many digits") from None
+
+
+def _levels(raw: bytes) -> int:
+    """Return how deep objects and arrays are nested in each other."""
+    data = np.frombuffer(_STRING.sub(b"", raw), np.uint8)
+    opens, closes = (data == ord("[")) | (data == ord("{")), (data == ord("]")) | (data == ord("}"))
+    return int(np.cumsum(opens.astype(np.int64) - closes).max(initial=0))
 
 
 def read_event(value: Any) -> Row:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from sources.wire.event_json import MOST_LEVELS
+
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Int32s = np.ndarray[Any, np.dtype[np.int32]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -20,6 +22,11 @@ _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 # their own (and crashes on a null where it expects a first object).
 _BRACE_ASTRAY: Final = re.compile(rb"\}\s*[^\s,}\]]")
 _ATTRIBUTES: Final = b'"attributes"'
+
+# The block parser reads what the one-by-one path refuses: nesting and numbers without a limit. It would depend on the lines
+# around such a line whether it is read.
+_LONGEST_NUMBER: Final = 1_000
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{%d}" % _LONGEST_NUMBER)
 
 
 @dataclass(frozen=True)
@@ -102,9 +109,12 @@ def parsable(lines: Lines) -> tuple[Mask, Mask]:
     data: Bytes = np.frombuffer(lines.buffer, dtype=np.uint8)
     shaped: Mask = (data[lines.start] == _OPEN) & (data[lines.end - 1] == _CLOSE)
     closing = data == _CLOSE
-    if shaped.all() and np.count_nonzero(closing) == len(lines):
-        return shaped, shaped.copy()
     fit = shaped.copy()
+    for index in np.flatnonzero(fit & (lines.end - lines.start > min(MOST_LEVELS, _LONGEST_NUMBER))).tolist():
+        raw = lines.raw(index)
+        fit[index] = raw.count(b"[") + raw.count(b"{") <= MOST_LEVELS and not _LONG_NUMBER.search(raw)
+    if shaped.all() and np.count_nonzero(closing) == len(lines):
+        return shaped, fit
     braces = np.flatnonzero(closing)
     line_of = np.searchsorted(lines.end, braces, side="right")
     inner = braces[braces != lines.end[np.minimum(line_of, len(lines) - 1)] - 1]

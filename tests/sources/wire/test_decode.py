@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sources.wire import REASONS, WIRE_SCHEMA, Decoded, blocks, decode_records, encode_arrow, encode_ndjson
+from sources.wire import REASONS, WIRE_SCHEMA, Decoded, Reason, blocks, decode_records, encode_arrow, encode_ndjson
 
 T = 1_760_000_000_000
 
@@ -228,3 +228,40 @@ def test_no_records_give_no_events() -> None:
     decoded = decode_records([])
     assert decoded.events.schema == WIRE_SCHEMA
     assert len(decoded.events) == len(decoded.record_index) == len(decoded.line) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("9" * 5_000, "out_of_range"),
+        ("[" * 1_500 + "]" * 1_500, "too_deep"),
+        ('{"a":' * 950 + "1" + "}" * 950, "too_deep"),
+        ("[" * 400 + "]" * 400, "too_deep"),
+        ("[" * 399 + "]" * 399, None),
+        ('"' + "[" * 1_500 + '"', None),
+        ("[" + "[]," * 1_500 + "1]", None),
+    ],
+    ids=[
+        "digits",
+        "arrays",
+        "objects",
+        "one level too many",
+        "as many levels as are read",
+        "brackets in a string",
+        "side by side",
+    ],
+)
+def test_neither_its_neighbours_nor_the_stack_decide_whether_a_line_is_read(value: str, reason: Reason | None) -> None:
+    """Ingest acknowledges what it can read of a body; a task reads the same lines among others, deeper in its stack."""
+    lines = [encode_ndjson([event(message_id=f"m{i}")]).strip()[:-1] + f',"x":{value}}}'.encode() for i in range(100)]
+
+    def read(records: list[bytes], frames: int = 0) -> Decoded:
+        return read(records, frames - 1) if frames else decode_records(records)
+
+    for decoded in (
+        read([b"\n".join(lines)]),
+        read([b'{"broken"}\n' + b"\n".join(lines)]),
+        read([b"\n".join(lines)], frames=200),
+    ):
+        assert len(decoded.events) == (0 if reason else 100)
+        assert decoded.refused[reason or "too_deep"] == (100 if reason else 0)
