@@ -110,7 +110,8 @@ def parsable(lines: Lines) -> tuple[Mask, Mask]:
     shaped: Mask = (data[lines.start] == _OPEN) & (data[lines.end - 1] == _CLOSE)
     closing = data == _CLOSE
     fit = shaped.copy()
-    for index in np.flatnonzero(fit & (lines.end - lines.start > min(MOST_LEVELS, _LONGEST_NUMBER))).tolist():
+    # Each level is opened and closed, so lines of the usual length need not be looked at.
+    for index in np.flatnonzero(fit & (lines.end - lines.start > min(2 * MOST_LEVELS, _LONGEST_NUMBER))).tolist():
         raw = lines.raw(index)
         fit[index] = raw.count(b"[") + raw.count(b"{") <= MOST_LEVELS and not _LONG_NUMBER.search(raw)
     if shaped.all() and np.count_nonzero(closing) == len(lines):
