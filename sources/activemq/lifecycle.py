@@ -231,6 +231,9 @@ class Lifecycle:
         at_ms = max(self.clock.at(now_ms), message.last_at_ms)
         expired = body is not None and 0 < body.expires_ms <= at_ms
         self._await_end(message, "dead_lettered", body, at_ms, now_ms, "expired" if expired else None)
+        if not expired:
+            # Its consumer rejected it, which the broker counts as an acknowledgement.
+            self._note_acknowledgement(message, at_ms, now_ms)
         if (arrival := self._moves.take_arrival(message.key)) is not None:
             self._moved_to(message, arrival.queue, arrival.failure)
         elif (usual := self.traits.dead_letter_queue_of(message.queue)) is not None:

@@ -1,4 +1,4 @@
-"""Seven consumers on a real broker with both of its strategies: what the broker does, and how the rules judge.
+"""Eight consumers on a real broker with both of its strategies: what the broker does, and how the rules judge.
 
 Durations are a sixth of the defaults (5 s for 30 s), so that the whole run takes half a minute and still stands out from the
 delays of a busy machine. Each scenario runs three times at once: on a queue with AbortSlowAckConsumerStrategy, on one with
@@ -134,6 +134,16 @@ def long_message(worker: Worker) -> None:
     worker.work(8.0)
 
 
+def nack_loop(worker: Worker) -> None:
+    """Every message is rejected after 1 s."""
+    worker.subscribe(prefetch=5)
+    while not worker.over.is_set():
+        worker.send(1)
+        frame = worker.client.receive(LASTS_S)
+        worker.over.wait(1.0)
+        worker.client.nack(frame)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What happens, and the verdict of each rule: the table in the documentation."""
@@ -157,6 +167,7 @@ SCENARIOS = (
     Scenario("hung", hung, True, True, "missed", "right", "right"),
     Scenario("idle_then_one", idle_then_one, False, True, "right", "false alarm", "right"),
     Scenario("long_message", long_message, False, True, "right", "false alarm", "right"),
+    Scenario("nack_loop", nack_loop, True, False, "missed", "missed", "missed"),
     Scenario("rollback_loop", None, True, False, "missed", "missed", "missed"),
     Scenario("recover_loop", None, True, True, "missed", "right", "right"),
 )
@@ -212,11 +223,13 @@ def consumer_report_now(events: Sequence[Event], name: str) -> ConsumerReport | 
             if message in held:
                 holds.append(event["at"] - held.pop(message))
             last_ack_ms = event["at"]
+        elif event["type"] == "dead_lettered":
+            held.pop(message, None)
     states = states_of(events, name)
     if not states:
         return None
     [(consumer, attributes)] = states.items()
-    # A rolled-back acknowledgement is not reported as a deletion, but the broker counts it as a sign of life.
+    # An acknowledgement that is rolled back and a rejection are no deletions, but the broker counts them as signs of life.
     last_ack_ms = max((at for at in (last_ack_ms, attributes.get("last_ack_at")) if at), default=None)
     known = {**attributes, "dispatched": len(held), "last_ack_at": last_ack_ms}
     return consumer_report(

@@ -83,6 +83,16 @@ def test_a_full_consumer_is_full_until_it_acknowledges() -> None:
     assert driven.lifecycle.consumer_states(START_MS + 5)[0]["attributes"]["full"] is False
 
 
+def test_an_expiry_is_not_an_acknowledgement() -> None:
+    """A message that expired at its consumer was moved by the broker."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1, expires_ms=50), 1)
+    driven.apply(seen("dead_lettered", out_ms=1, expires_ms=50), 60)
+    driven.apply(seen("expired", out_ms=1, expires_ms=50), 60)
+    assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [None]
+
+
 # -- sessions --
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sources.activemq.advisory import parse
+from sources.activemq.advisory import MessageAdvisory, parse
 from sources.activemq.inbox import Incoming
 from sources.activemq.lifecycle import Lifecycle, Limits
 from sources.events import Event
@@ -107,3 +107,17 @@ def test_times_of_a_message_never_decrease(order: Order) -> None:
             key = (event["queue"], event["message_id"])
             assert event["at"] >= last.get(key, 0)
             last[key] = event["at"]
+
+
+@pytest.mark.parametrize("name", ["nack", "recover"])
+def test_a_rejection_is_an_acknowledgement(name: str) -> None:
+    """The broker counts both as its consumer's last acknowledgement."""
+    lifecycle = Lifecycle("test")
+    lifecycle.end_replay(load(name)[0].at_ms)
+    for frame in load(name):
+        advisory = parse(frame.headers, frame.body)
+        lifecycle.apply(advisory, frame.at_ms)
+        if isinstance(advisory, MessageAdvisory) and advisory.kind == "dead_lettered":
+            break
+    [consumer] = lifecycle.consumers
+    assert consumer.last_ack_at_ms == lifecycle.clock.at(frame.at_ms)
