@@ -134,6 +134,8 @@ class Entry:
     links: tuple[Link, ...]
     not_applicable: Mapping[QueueSystem, str] = field(default_factory=dict)
     """Systems where this cannot happen, each with the reason."""
+    severity_rises: str = ""
+    """When the judge gives it a higher severity, and which: ends a sentence that begins with the usual one."""
     watcher_checks: tuple[Check, ...] = ()
     """Exactly five checks for alerts about queuewatch itself, which are the same for every queue system."""
 

@@ -117,8 +117,9 @@ def _checks(checks: tuple[Check, ...]) -> Items:
 
 
 def _severity(entry: Entry) -> str:
-    return {
+    usual = {
         "critical": "critical, pages somebody",
         "warning": "warning, for working hours",
         "info": "info, only shown",
     }[entry.severity]
+    return f"{usual}; {entry.severity_rises}" if entry.severity_rises else usual

@@ -116,6 +116,7 @@ QUEUE_LAGGING = Entry(
     ),
     thresholds=("lag_limit_s", "lag_forecast_s", "lag_forecast_lost_s", "lagging_for_s"),
     severity="warning",
+    severity_rises="critical, pages somebody, if the age will pass half of the retention within a day",
     alert=signal_alert(
         "QueueLagging",
         "A queue is falling behind and will pass its limit.",

@@ -129,3 +129,9 @@ def test_blocks_become_markdown_and_escaped_html() -> None:
     assert '<a href="https://example.org/?a=1&amp;b=2">T &amp; U</a>' in page
     assert '<a href="#y">x</a>' in page
     assert "<li>one<pre" in page
+
+
+def test_a_severity_that_rises_is_announced() -> None:
+    """Its page must not surprise whoever read that the alert is for working hours."""
+    section = _section("QueueLagging")
+    assert "**Severity:** warning, for working hours; critical, pages somebody, if" in section
