@@ -37,7 +37,7 @@ from sources.activemq.clock import BrokerClock
 from sources.activemq.consumers import Consumer, Registry
 from sources.activemq.event_builder import EventBuilder
 from sources.activemq.memory import End, Memory, Message
-from sources.activemq.moves import Moves, deliveries, reason_of
+from sources.activemq.moves import EXPIRED, Moves, deliveries, reason_of
 from sources.activemq.queue_traits import QueueTraits
 from sources.events import Event
 
@@ -229,12 +229,16 @@ class Lifecycle:
             return []
         self._refresh(message, body)
         at_ms = max(self.clock.at(now_ms), message.last_at_ms)
-        expired = body is not None and 0 < body.expires_ms <= at_ms
-        self._await_end(message, "dead_lettered", body, at_ms, now_ms, "expired" if expired else None)
-        if not expired:
+        arrival = self._moves.take_arrival(message.key)
+        reason = EXPIRED if body is not None and 0 < body.expires_ms <= at_ms else None
+        if arrival is not None:
+            # Only this tells the rejection of a message that is past its expiry from the expiry itself.
+            reason = reason_of(arrival.failure)
+        self._await_end(message, "dead_lettered", body, at_ms, now_ms, reason)
+        if reason != EXPIRED:
             # Its consumer rejected it, which the broker counts as an acknowledgement.
             self._note_acknowledgement(message, at_ms, now_ms)
-        if (arrival := self._moves.take_arrival(message.key)) is not None:
+        if arrival is not None:
             self._moved_to(message, arrival.queue, arrival.failure)
         elif (usual := self.traits.dead_letter_queue_of(message.queue)) is not None:
             message.to_queue = usual
@@ -249,7 +253,7 @@ class Lifecycle:
             return []  # It was moved because it expired: the move reports that.
         self._refresh(message, body)
         at_ms = max(self.clock.at(now_ms), message.last_at_ms)
-        self._await_end(message, "expired", body, at_ms, now_ms, "expired")
+        self._await_end(message, "expired", body, at_ms, now_ms, EXPIRED)
         return []
 
     # -- ends -----------------------------------------------------------------------------------------------
@@ -272,7 +276,7 @@ class Lifecycle:
     def _moved_to(self, message: Message, queue: str, failure: str | None) -> None:
         """Complete its move to the dead-letter queue `queue`."""
         message.to_queue = queue
-        message.reason = message.reason or reason_of(failure)
+        message.reason = reason_of(failure)
         message.receive_count = max(message.receive_count, deliveries(failure))
         self.traits.learn_move(message.queue, queue)
 

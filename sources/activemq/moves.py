@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Final
 
 from sources.activemq.memory import Key
+
+EXPIRED: Final = "expired"
+"""The reason of a message that the broker removed because it had expired."""
 
 _MAX_NOTED = 50_000
 _FAILED_DELIVERY = re.compile(r"Delivery\[(\d+)\]")
@@ -65,5 +69,5 @@ def reason_of(failure: str | None) -> str:
     if not failure:
         return "rejected by the consumer"
     if "Message Expired" in failure:
-        return "expired"
+        return EXPIRED
     return failure.removeprefix("java.lang.Throwable: ").split(":RedeliveryPolicy", 1)[0][:_MAX_REASON_CHARS]

@@ -93,6 +93,17 @@ def test_an_expiry_is_not_an_acknowledgement() -> None:
     assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [None]
 
 
+def test_a_message_rejected_after_its_expiry_did_not_expire() -> None:
+    """The broker moves one that expired itself, and then gives that as the cause of the copy's move."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1, expires_ms=50), 1)
+    driven.apply(seen("delivered", queue="Trash", in_ms=60, out_ms=1, origin_queue=QUEUE), 60)
+    [moved] = driven.apply(seen("dead_lettered", out_ms=1, expires_ms=50), 61)
+    assert (moved["to_queue"], moved["reason"]) == ("Trash", "rejected by the consumer")
+    assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [moved["at"]]
+
+
 # -- sessions --
 
 
