@@ -50,7 +50,7 @@ class MessageBody:
     """The queue from which it was moved or copied."""
     in_dead_letter_queue: bool
     failure: str | None
-    """Why it was moved to a dead-letter queue, as the broker recorded it."""
+    """Why it was moved to a dead-letter queue last, as the broker recorded it; kept when it is moved back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,6 @@ def _message(
 
 
 def _message_body(content: Mapping[str, Any]) -> MessageBody:
-    destination = content["destination"]
-    failure = _property(content.get("properties"), "dlqDeliveryFailureCause")
     return MessageBody(
         in_ms=int(content["brokerInTime"]),
         out_ms=int(content["brokerOutTime"]),
@@ -187,8 +185,8 @@ def _message_body(content: Mapping[str, Any]) -> MessageBody:
         group=_text(content.get("groupID")) or None,
         position=int(content["messageId"].get("brokerSequenceId", 0)),
         origin_queue=_queue(content.get("originalDestination")),
-        in_dead_letter_queue=_is_dead_letter_queue(destination) or failure is not None,
-        failure=failure,
+        in_dead_letter_queue=_is_dead_letter_queue(content["destination"]),
+        failure=_property(content.get("properties"), "dlqDeliveryFailureCause"),
     )
 
 

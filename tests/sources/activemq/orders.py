@@ -186,6 +186,16 @@ def _retry(lab: Lab, queue: str) -> None:
     lab.jms("retry", f"DLQ.{queue}")
 
 
+def _retry_given_up(lab: Lab, queue: str) -> None:
+    lab.jms("send", queue)
+    lab.jms("recover", queue)
+    time.sleep(0.3)
+    lab.jms("retry", f"DLQ.{queue}")
+    client = lab.client()
+    client.subscribe(queue)
+    client.ack(client.receive())
+
+
 ORDERS: tuple[Order, ...] = (
     Order("normal", _normal, ("sent q", "received q x1 by A", "deleted q x1 by A"), "the plain way"),
     Order(
@@ -336,5 +346,20 @@ ORDERS: tuple[Order, ...] = (
             "redriven DLQ.q to q",
         ),
         "retryMessages brings a dead letter back under its old id",
+    ),
+    Order(
+        "retry_given_up",
+        _retry_given_up,
+        (
+            "sent q",
+            "received q x1 by A",
+            "dead_lettered q x3 by A to DLQ.q",
+            "sent q",
+            "received q x1 by B",
+            "deleted q x1 by B",
+            "sent DLQ.q",
+            "redriven DLQ.q to q",
+        ),
+        "a dead letter keeps the cause of its move when it is back in its queue",
     ),
 )

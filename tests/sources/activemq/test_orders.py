@@ -121,3 +121,12 @@ def test_a_rejection_is_an_acknowledgement(name: str) -> None:
             break
     [consumer] = lifecycle.consumers
     assert consumer.last_ack_at_ms == lifecycle.clock.at(frame.at_ms)
+
+
+@pytest.mark.parametrize("name", ["retry", "retry_given_up"])
+def test_a_queue_whose_dead_letters_come_back_is_no_dead_letter_queue(name: str) -> None:
+    lifecycle = Lifecycle("test")
+    for frame in load(name):
+        lifecycle.apply(parse(frame.headers, frame.body), frame.at_ms)
+    queues = (f"o.{name}", f"DLQ.o.{name}")
+    assert [lifecycle.traits.is_dead_letter_queue(queue) for queue in queues] == [False, True]
