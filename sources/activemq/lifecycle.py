@@ -168,12 +168,14 @@ class Lifecycle:
             message.receive_count = max(body.redeliveries + 1, message.receive_count + max(gained, 0))
             message.redeliveries = body.redeliveries
         message.out_ms = out_ms
-        if is_over and message.ended is not None:
+        if is_over:
             message.consumer = consumer
+            if message.reason != EXPIRED:
+                self._note_acknowledgement(message, message.ending_at_ms, now_ms)
+        if is_over and message.ended is not None:
             return [self.builder.of(message, "received", out_ms)]
         at_ms = max(out_ms, message.last_at_ms + 1)
         if is_over:
-            message.consumer = consumer
             message.ending_at_ms = max(message.ending_at_ms, at_ms)
         else:
             self.memory.hold(message, consumer)

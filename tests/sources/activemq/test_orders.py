@@ -123,6 +123,19 @@ def test_a_rejection_is_an_acknowledgement(name: str) -> None:
     assert consumer.last_ack_at_ms == lifecycle.clock.at(frame.at_ms)
 
 
+def test_an_acknowledgement_read_before_its_dispatch_counts_for_the_consumer() -> None:
+    lifecycle = Lifecycle("test")
+    frames = load("auto_ack")
+    kinds = [getattr(parse(frame.headers, frame.body), "kind", None) for frame in frames]
+    consumed, dispatched = kinds.index("consumed"), kinds.index("dispatched")
+    assert consumed < dispatched
+    for frame in frames[: dispatched + 1]:
+        lifecycle.apply(parse(frame.headers, frame.body), frame.at_ms)
+    [consumer] = lifecycle.consumers
+    assert consumer.last_ack_at_ms is not None
+    assert abs(consumer.last_ack_at_ms - lifecycle.clock.at(frames[consumed].at_ms)) <= 5
+
+
 @pytest.mark.parametrize("name", ["retry", "retry_given_up"])
 def test_a_queue_whose_dead_letters_come_back_is_no_dead_letter_queue(name: str) -> None:
     lifecycle = Lifecycle("test")
