@@ -9,20 +9,22 @@ when two polls show it:
 -   the broker holds nothing at either, and we hold the same dispatch of a message at both: it is gone, reported as
     `deleted`, whatever else the consumer did meanwhile;
 -   the broker holds more than we do, at a consumer seen from its first message at which nothing happened between
-    the polls: the latest acknowledgements were rolled back, and their messages are reported as delivered again.
+    the polls: the latest acknowledgements were rolled back, and their messages are reported as delivered again. A
+    consumer of several queues may hold messages of one that is not followed instead, so the counts of the queues
+    must agree.
 
 Anything else is left alone: the counts do not show which messages differ.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
-from sources.activemq.consumers import Consumer
+from sources.activemq.consumers import Consumer, is_wildcard
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.memory import Key, Message
-from sources.activemq.statistics import SubscriptionCounts, SubscriptionKey
+from sources.activemq.statistics import QueueCounts, SubscriptionCounts, SubscriptionKey
 from sources.events import Event
 
 Dispatch = tuple[Key, int | None]
@@ -44,8 +46,14 @@ class Reconciler:
         self.settled = 0
         self.reopened = 0
 
-    def observe(self, polled: Iterable[SubscriptionCounts], asked_ms: int, now_ms: int) -> list[Event]:
-        """Process one complete poll, requested at `asked_ms` (local time); return the events that correct the state."""
+    def observe(
+        self, polled: Iterable[SubscriptionCounts], asked_ms: int, now_ms: int, queues: Iterable[QueueCounts] = ()
+    ) -> list[Event]:
+        """Process one complete poll, requested at `asked_ms` (local time); return the events that correct the state.
+
+        `queues` are the counts of the same poll.
+        """
+        in_flight = {counted.queue: counted.in_flight for counted in queues}
         counts: defaultdict[SubscriptionKey, int] = defaultdict(int)
         full: defaultdict[SubscriptionKey, bool] = defaultdict(bool)
         for subscription in polled:
@@ -66,7 +74,7 @@ class Reconciler:
                 events += [self._lifecycle.settle(message, now_ms, GONE) for message in gone]
                 doubted.update(_dispatch(message) for message in held)
             elif quiet and was == counts[key]:
-                events += self._reopened(consumers, counts[key] - len(held), now_ms)
+                events += self._reopened(consumers, counts[key] - len(held), in_flight, now_ms)
         self._last_poll_ms, self._last, self._doubted = asked_ms, dict(counts), doubted
         return events
 
@@ -89,15 +97,24 @@ class Reconciler:
         memory = self._lifecycle.memory
         return [message for consumer in consumers for message in memory.held_by(consumer.consumer)]
 
-    def _reopened(self, consumers: list[Consumer], missing: int, now_ms: int) -> list[Event]:
+    def _reopened(self, consumers: list[Consumer], missing: int, in_flight: dict[str, int], now_ms: int) -> list[Event]:
         if missing <= 0 or len(consumers) != 1 or not consumers[0].whole:
             return []
         again = self._lifecycle.memory.lately_deleted_by(consumers[0].consumer, missing)
         if len(again) < missing:
             return []
+        destination = consumers[0].destination
+        if ("," in destination or is_wildcard(destination)) and not self._are_in_flight(again, in_flight):
+            return []
         self.reopened += len(again)
         # Oldest first, in their order of dispatch.
         return [self._lifecycle.reopen(message, now_ms, NOT_GONE) for message in reversed(again)]
+
+    def _are_in_flight(self, messages: Sequence[Message], in_flight: dict[str, int]) -> bool:
+        """Whether in the queue of each, by its own count, that many more are in flight than we hold."""
+        held = Counter(message.queue for consumer in self._lifecycle.consumers for message in self._held([consumer]))
+        held.update(message.queue for message in messages)
+        return all(held[message.queue] <= in_flight.get(message.queue, 0) for message in messages)
 
 
 def _dispatch(message: Message) -> Dispatch:

@@ -185,7 +185,7 @@ class Watch:
         self._flags.keep_only({counts.queue for counts in watched})
         self._lifecycle.forget_queues(done.asked_ms, {counts.queue for counts in done.queues})
         self._discards.observe(done.subscriptions)
-        self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms))
+        self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms, done.queues))
         self._add(self._changed_consumers(incoming.at_ms))
 
     def _end_replay(self, now_ms: int) -> None:

@@ -262,6 +262,31 @@ def test_an_acknowledgement_that_was_rolled_back_is_undone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("why", "destination", "in_flight", "reopened"),
+    [
+        ("it holds a message of the other queue, which is not followed", f"{QUEUE},other", 1, 0),
+        ("it may be any queue, and this one has none but that of B", ">", 1, 0),
+        ("its queue has one more in flight than B holds", f"{QUEUE},other", 2, 1),
+    ],
+)
+def test_of_several_queues_the_one_of_the_message_must_have_it_in_flight(
+    why: str, destination: str, in_flight: int, reopened: int
+) -> None:
+    driven = DrivenLifecycle()
+    driven.apply(consumer(B), 0)
+    driven.apply(seen("dispatched", message="of B", by=B, out_ms=1), 1)
+    driven.apply(consumer(A, queue=destination), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1), 1)
+    driven.apply(seen("consumed", out_ms=1), 2)
+    driven.flush(5_000)
+    reconciler = Reconciler(driven.lifecycle)
+    of_a = [SubscriptionCounts(("ID:app-1", 1, destination), 1, 1, False)]
+    for at in (10_000, 20_000):
+        reconciler.observe(of_a, START_MS + at, START_MS + at + 5, [counts(in_flight=in_flight)])
+    assert reconciler.reopened == reopened, why
+
+
+@pytest.mark.parametrize(
     ("why", "first", "second"),
     [("it may be on its way", 1, 0), ("which of them is gone is not known", 1, 1)],
 )
