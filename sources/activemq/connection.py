@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import stomp
@@ -98,6 +100,16 @@ class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py h
             self._listener.messages(messages)
         return others or b"\n"
 
+    def hang_up(self) -> None:
+        """Close the socket without waiting for the broker.
+
+        Over TLS stomp.py would wait for its farewell, and one that is silent or cut off never sends it.
+        """
+        if self.socket is not None:
+            with suppress(OSError):  # it is closed already
+                self.socket.shutdown(socket.SHUT_RDWR)
+        self.disconnect_socket()
+
 
 class _Connection(stomp.connect.BaseConnection, stomp.protocol.Protocol12):  # type: ignore[misc]
     """STOMP 1.2 over a `_Transport`."""
@@ -164,7 +176,7 @@ class Session:
                 until = time.monotonic() + 2
                 while self._connection.is_connected() and time.monotonic() < until:
                     time.sleep(0.02)
-            self._connection.transport.disconnect_socket()
+            self._connection.transport.hang_up()
         except Exception as error:
             log.debug("closing %s: %s", self.address, error)
 

@@ -1,0 +1,80 @@
+"""A TLS connection to a broker that falls silent is closed without waiting for it."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+
+from sources.activemq.config import ActiveMQCollectorConfig, TlsConfig
+from sources.activemq.connection import open_session
+from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.inbox import Inbox
+from tests.sources.activemq import certificates
+
+CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.3.1\nheart-beat:0,0\n\n\0"
+AT_MOST_S = 6.0
+
+
+@contextmanager
+def silent_broker(folder: Path, answer: bytes) -> Iterator[ActiveMQCollectorConfig]:
+    """Run a TLS server that answers the login with `answer` and then neither reads nor writes; yield a configuration for it."""
+    tls, trusted = certificates.make(folder)
+    key, certificate, _ = pkcs12.load_key_and_certificates(tls.keystore.read_bytes(), tls.password.encode())
+    assert key is not None
+    assert certificate is not None
+    chain = folder / "server.pem"
+    chain.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            accepted, _ = server.accept()
+            with context.wrap_socket(accepted, server_side=True) as connection:
+                connection.recv(4_096)
+                connection.sendall(answer)
+                over.wait()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = f"stomp+ssl://127.0.0.1:{server.getsockname()[1]}"
+        try:
+            yield ActiveMQCollectorConfig(addresses=(address,), tls=TlsConfig(ca_file=trusted), connect_timeout_s=1)
+        finally:
+            over.set()
+            thread.join(5)
+
+
+def seconds_of_a_visit(config: ActiveMQCollectorConfig) -> float:
+    """Return how long it takes to log in, if that is answered, and to leave."""
+
+    def visit() -> None:
+        [address] = config.parsed_addresses()
+        inbox = Inbox(10)
+        try:
+            session = open_session(config, address, inbox)
+        except BrokerUnavailable:
+            return
+        inbox.close()
+        session.close()
+
+    started_s = time.monotonic()
+    thread = threading.Thread(target=visit, daemon=True)
+    thread.start()
+    thread.join(AT_MOST_S)
+    return time.monotonic() - started_s
+
+
+@pytest.mark.parametrize("answer", [CONNECTED, b""], ids=["silent after the login", "silent from the start"])
+def test_a_silent_broker_is_left(tmp_path: Path, answer: bytes) -> None:
+    with silent_broker(tmp_path, answer) as config:
+        assert seconds_of_a_visit(config) < AT_MOST_S
