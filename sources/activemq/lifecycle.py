@@ -231,17 +231,20 @@ class Lifecycle:
             return []
         self._refresh(message, body)
         at_ms = max(self.clock.at(now_ms), message.last_at_ms)
-        arrival = self._moves.take_arrival(message.key)
+        arrival, failure = self._moves.take_arrival(message.key), None
         reason = EXPIRED if body is not None and 0 < body.expires_ms <= at_ms else None
         if arrival is not None:
-            # Only this tells the rejection of a message that is past its expiry from the expiry itself.
-            reason = reason_of(arrival.failure)
+            # Only this tells the rejection of a message that is past its expiry from the expiry itself. One that expired and was
+            # moved back has no expiry any more, and kept the cause of that move.
+            has_kept = body is not None and not body.expires_ms and reason_of(arrival.failure) == EXPIRED
+            failure = None if has_kept else arrival.failure
+            reason = reason_of(failure)
         self._await_end(message, "dead_lettered", body, at_ms, now_ms, reason)
         if reason != EXPIRED:
             # Its consumer rejected it, which the broker counts as an acknowledgement.
             self._note_acknowledgement(message, at_ms, now_ms)
         if arrival is not None:
-            self._moved_to(message, arrival.queue, arrival.failure)
+            self._moved_to(message, arrival.queue, failure)
         elif (usual := self.traits.dead_letter_queue_of(message.queue)) is not None:
             message.to_queue = usual
         else:

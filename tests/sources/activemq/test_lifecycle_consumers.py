@@ -104,6 +104,18 @@ def test_a_message_rejected_after_its_expiry_did_not_expire() -> None:
     assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [moved["at"]]
 
 
+def test_a_message_rejected_after_it_expired_once_and_came_back_did_not_expire_again() -> None:
+    """Its copy in the dead-letter queue still has the cause of the first move, and it has no expiry any more."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("dispatched", by=A, out_ms=1), 1)
+    cause = "java.lang.Throwable: Message Expired. Expiration:1795887059904"
+    driven.apply(seen("delivered", queue="Trash", in_ms=60, out_ms=1, origin_queue=QUEUE, failure=cause), 60)
+    [moved] = driven.apply(seen("dead_lettered", out_ms=1, failure=cause), 61)
+    assert moved["reason"] == "rejected by the consumer"
+    assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [moved["at"]]
+
+
 # -- sessions --
 
 
