@@ -37,11 +37,13 @@ QUEUE_STALLED = Entry(
         "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
         "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count (of two or "
-        "more, unless a tracked message waits too), nothing in flight, and a backlog that never falls. The stall begins at the "
-        "last count that showed messages in flight. For a broker that does not report messages in flight (Cloudflare), "
-        "deliveries must have been reported and then stopped, and the backlog must have grown without ever falling, or contain "
-        "a message that came back; where the broker reports its oldest message, that must be the same all the time. It then "
-        "fires half a minute sooner, because a count is half a minute old when it arrives.",
+        "more, unless a tracked message waits too), nothing in flight, and a backlog that never falls. Where counts are "
+        "approximate (SQS), falls of less than a tenth are taken for their error, unless there are four without a rise. The "
+        "stall begins at the last count that showed messages in flight or messages that had left. For a broker that does not "
+        "report messages in flight (Cloudflare), deliveries must have been reported and then stopped, and the backlog must "
+        "have grown without ever falling, or contain a message that came back; where the broker reports its oldest message, "
+        "that must be the same all the time. It then fires half a minute sooner, because a count is half a minute old when "
+        "it arrives.",
     ),
     thresholds=("stalled_s",),
     severity="critical",

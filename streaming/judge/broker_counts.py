@@ -6,5 +6,7 @@ COUNT_ERROR_RATIO = 0.06
 """A count contradicts what is tracked, or another count, only if it differs by more than this share…"""
 COUNT_LAG_MS = 90_000
 """…from every state of this time before it."""
+EXACT_SYSTEMS = frozenset({"activemq"})
+"""Systems whose counts are exact: a smaller one shows that messages have left."""
 COUNTS_FRESH_MS = 600_000
 """Older counts are not used as current."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import sub
 
 from streaming.core.reporting.report import TrackedAtCount
-from streaming.core.state.queues import Depth
+from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
 from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
 from streaming.judge.knowledge.evidence import (
@@ -62,7 +62,9 @@ EARLY_SLACK = 5
 NONE_EXPIRES_MS = 3_600_000
 """Messages that leave within this time of a sign of life were received, and have not reached the end of their retention."""
 FROZEN_FALL_RATIO = 0.1
-"""A backlog that falls by less than this may only show the error of the counts."""
+"""A backlog that falls by less than this may only show the error of the counts…"""
+FEWEST_FALLS = 4
+"""…unless it falls this often and never rises: five counts of the same messages do that by chance once in 120 times."""
 
 
 def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) -> None:
@@ -301,17 +303,19 @@ def _sends_agree(before: list[tuple[int, int]], depth: Depth, past: Window) -> b
     return True
 
 
-def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now: int, *, active_at: int) -> None:
+def update_consumer_activity(
+    e: Evidence, depths: list[Depth], depth: Depth, now: int, *, active_at: int, exact: bool = False, retention_ms: int = NEVER
+) -> None:
     """Update whether there is a consumer.
 
-    Some messages are in flight, the backlog falls by more than the counts' error, or a delivery or end was reported since the
-    previous count (`active_at` is the latest): counts taken in step with regular traffic show the same backlog for ever.
+    Some messages are in flight, the backlog falls, or a delivery or end was reported since the previous count (`active_at` is the
+    latest): counts taken in step with regular traffic show the same backlog for ever. `exact`: the counts have no error.
     """
     e.seen_at, e.arrived_at = depth.at, now
-    previous = depths[-1].at if depths else depth.at
+    previous = depths[-1] if depths else depth
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
-    fell = depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most
-    if depth.visible and not depth.in_flight and not fell and active_at <= previous:
+    stands = depth.visible and not depth.in_flight and active_at <= previous.at
+    if stands and not _falls(e, previous, depth, exact, retention_ms):
         if not e.frozen_since:
             e.frozen_since, e.frozen_first = depth.at, depth.unsettled
         e.frozen_counts += 1
@@ -321,13 +325,32 @@ def update_consumer_activity(e: Evidence, depths: list[Depth], depth: Depth, now
             e.frozen_sure_at = depth.at
         return
     # Messages in flight show a consumer at the count, a fall one since the previous count.
-    _end_standstill(e, depth, depth.at if depth.in_flight else previous, active_at)
+    _end_standstill(e, depth, depth.at if depth.in_flight else previous.at, active_at)
+
+
+def _falls(e: Evidence, previous: Depth, depth: Depth, exact: bool, retention_ms: int) -> bool:
+    """Whether messages have left since the count before: the backlog falls by more than the counts' error, or goes on falling.
+
+    Later than the retention after the last sign of a consumer, messages expire one by one.
+    """
+    if depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most:
+        return True
+    if depth.at - (e.life_at or e.frozen_since or depth.at) >= retention_ms:
+        return False
+    fell = depth.unsettled < previous.unsettled
+    if depth.unsettled > previous.unsettled:
+        # After falls that show a consumer, another run of them shows one again.
+        e.frozen_falls = 0 if e.frozen_falls >= FEWEST_FALLS else -1
+    elif fell and e.frozen_falls >= 0:
+        e.frozen_falls += 1
+    return fell and (exact or e.frozen_falls >= FEWEST_FALLS)
 
 
 def _end_standstill(e: Evidence, depth: Depth, since: int, active_at: int) -> None:
     """Record that a count shows a consumer, who worked at `since` or after it."""
     e.life_at = max(e.life_at, min(max(since, active_at), depth.at))
     e.frozen_since = e.frozen_counts = e.frozen_sure_at = 0
+    e.frozen_falls = max(e.frozen_falls, 0)
     e.standstill_at = e.standstill_counted_at = e.standstill_counted = e.standstill_if_complete_at = 0
     e.standstill_lags_ms = []
     e.frozen_most = depth.unsettled

@@ -154,6 +154,8 @@ class Evidence:
     """…and how many were above all that was tracked, visible or not."""
     visible_sum: float = 0.0
     """Sum over the latest of them that agreed."""
+    frozen_falls: int = 0
+    """How often a standing backlog has fallen without a rise; -1: it rose after fewer falls than show a consumer."""
     standstill_lags_ms: list[int] = field(default_factory=list)
     """How late all counts since then may be, because what was sent that much earlier is exactly what they grew by."""
     at_counts: list[list[int]] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
-from streaming.judge.broker_counts import COUNTS_FRESH_MS
+from streaming.judge.broker_counts import COUNTS_FRESH_MS, EXACT_SYSTEMS
 from streaming.judge.knowledge.basis import (
     FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
@@ -139,7 +139,8 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     """Apply what one count shows of the consumers. `active_at`: when the latest reported delivery or end was."""
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
-    update_consumer_activity(evidence, before, depth, c.now, active_at=active_at)
+    exact = c.name.system in EXACT_SYSTEMS
+    update_consumer_activity(evidence, before, depth, c.now, active_at=active_at, exact=exact, retention_ms=c.retention_ms)
     # Sends that are reported later can only show more.
     restart_standstill(evidence, depth, c.recent)
     if c.paused:
