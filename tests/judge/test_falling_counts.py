@@ -1,4 +1,4 @@
-"""Backlogs of which only the broker's counts are known, and of which messages leave without a poll that shows one in flight."""
+"""Backlogs of which only the broker's counts are known, and which messages leave without a poll that shows one in flight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.knowledge.compare import FEWEST_FALLS, update_consumer_activity
 from streaming.judge.knowledge.evidence import Evidence
-from tests.core.driving import event
+from tests.core.driving import T0, event
 from tests.judge.driving import Judged, in_steps, judged
 
 POLL_S = 30
@@ -70,6 +70,40 @@ def test_a_standing_backlog_whose_counts_are_off_by_some_per_cent_is_stalled() -
     (reported,) = stalled_at(found)
     assert reported <= 300
     assert found.firing("QueueStalled")
+
+
+def with_oldest(oldest_s: Sequence[int], *, every_s: int = 10, **more: Any) -> Judged:
+    """Judge a queue of fifty messages: `oldest_s` is when the oldest was sent, at each poll, in seconds from the start."""
+    counts = {"visible": 50, "in_flight": 0, "delayed": 0, **more}
+    polls = [
+        event("queue_state", 10_000 * n, attributes=counts | {"oldest_sent_at": T0 + 1000 * at_s})
+        for n, at_s in enumerate(oldest_s)
+    ]
+    return judged(in_steps([{**poll, "system": "activemq"} for poll in polls], every_s, 10 * len(oldest_s)))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("every_s", [10, 60], ids=["judged with each poll", "judged after six of them"])
+def test_a_queue_whose_oldest_message_leaves_is_not_stalled(every_s: int) -> None:
+    """As many come as are taken: each poll counts fifty, of which the oldest is ten seconds newer. No age follows from that."""
+    found = with_oldest([10 * n - 50 for n in range(60)], every_s=every_s)
+    assert stalled_at(found) == []
+    queue = found.snapshots[-1].queues[0]
+    assert queue.status == "ok"
+    assert not any(queue.oldest_ms.values())
+
+
+@pytest.mark.simulation
+def test_a_queue_whose_oldest_message_no_longer_leaves_stalls_from_then_on() -> None:
+    """The last one was taken between 190 and 200 seconds."""
+    (reported,) = stalled_at(with_oldest([10 * min(n, 20) - 50 for n in range(60)]))
+    assert reported == 190 + 270
+
+
+@pytest.mark.simulation
+def test_an_oldest_message_that_expires_was_not_taken() -> None:
+    """With a retention of five minutes, the message of each poll is the next one to expire."""
+    assert stalled_at(with_oldest([10 * n - 300 for n in range(60)], retention_s=300)) == [270]
 
 
 def observed(visible: Sequence[int], *, retention_ms: int = NEVER, exact: bool = False) -> Evidence:

@@ -304,17 +304,29 @@ def _sends_agree(before: list[tuple[int, int]], depth: Depth, past: Window) -> b
 
 
 def update_consumer_activity(
-    e: Evidence, depths: list[Depth], depth: Depth, now: int, *, active_at: int, exact: bool = False, retention_ms: int = NEVER
+    e: Evidence,
+    depths: list[Depth],
+    depth: Depth,
+    now: int,
+    *,
+    active_at: int,
+    oldest_at: int = 0,
+    exact: bool = False,
+    retention_ms: int = NEVER,
 ) -> None:
     """Update whether there is a consumer.
 
     Some messages are in flight, the backlog falls, or a delivery or end was reported since the previous count (`active_at` is the
-    latest): counts taken in step with regular traffic show the same backlog for ever. `exact`: the counts have no error.
+    latest): counts taken in step with regular traffic show the same backlog for ever. So does a broker's oldest message that is
+    newer than before: `oldest_at` is when it was sent, 0 where that is not reported. `exact`: the counts have no error.
     """
     e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1] if depths else depth
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
-    stands = depth.visible and not depth.in_flight and active_at <= previous.at
+    taken = _oldest_was_taken(e.oldest_at, oldest_at, depth.at, retention_ms)
+    # Where several counts are applied at once, it is known for the latest only.
+    e.oldest_at = oldest_at or (e.oldest_at if depth.visible else 0)
+    stands = depth.visible and not depth.in_flight and not taken and active_at <= previous.at
     if stands and not _falls(e, previous, depth, exact, retention_ms):
         if not e.frozen_since:
             e.frozen_since, e.frozen_first = depth.at, depth.unsettled
@@ -324,8 +336,13 @@ def update_consumer_activity(
         if not e.frozen_sure_at and (larger or e.frozen_counts >= FLUKES):
             e.frozen_sure_at = depth.at
         return
-    # Messages in flight show a consumer at the count, a fall one since the previous count.
+    # Messages in flight show a consumer at the count, a message that has left one since the previous count.
     _end_standstill(e, depth, depth.at if depth.in_flight else previous.at, active_at)
+
+
+def _oldest_was_taken(before: int, oldest_at: int, at: int, retention_ms: int) -> bool:
+    """Whether the oldest message of an earlier count, sent at `before` (0: unknown), has left and had not expired."""
+    return 0 < before < oldest_at and before > at - retention_ms
 
 
 def _falls(e: Evidence, previous: Depth, depth: Depth, exact: bool, retention_ms: int) -> bool:
@@ -440,7 +457,7 @@ def update_backlog(
     """
     previous, e.backlog_at, e.backlog = e.backlog_at, at, backlog
     oldest, e.backlog_oldest_at = e.backlog_oldest_at, oldest_at
-    taken = oldest_at > oldest > at - retention_ms
+    taken = _oldest_was_taken(oldest, oldest_at, at, retention_ms)
     fell = backlog < (1 - FROZEN_FALL_RATIO) * e.backlog_most
     if backlog <= 0 or fell or taken or paused or active_at > previous:
         e.backlog_since, e.backlog_first, e.backlog_most = 0, backlog, backlog

@@ -156,6 +156,8 @@ class Evidence:
     """Sum over the latest of them that agreed."""
     frozen_falls: int = 0
     """How often a standing backlog has fallen without a rise; -1: it rose after fewer falls than show a consumer."""
+    oldest_at: int = 0
+    """When the oldest message of a counted backlog was sent, as the broker last reported; 0: unknown."""
     standstill_lags_ms: list[int] = field(default_factory=list)
     """How late all counts since then may be, because what was sent that much earlier is exactly what they grew by."""
     at_counts: list[list[int]] = field(default_factory=list)

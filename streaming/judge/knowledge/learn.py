@@ -139,8 +139,16 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     """Apply what one count shows of the consumers. `active_at`: when the latest reported delivery or end was."""
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
-    exact = c.name.system in EXACT_SYSTEMS
-    update_consumer_activity(evidence, before, depth, c.now, active_at=active_at, exact=exact, retention_ms=c.retention_ms)
+    update_consumer_activity(
+        evidence,
+        before,
+        depth,
+        c.now,
+        active_at=active_at,
+        oldest_at=_oldest_at(c, depth.at),
+        exact=c.name.system in EXACT_SYSTEMS,
+        retention_ms=c.retention_ms,
+    )
     # Sends that are reported later can only show more.
     restart_standstill(evidence, depth, c.recent)
     if c.paused:
