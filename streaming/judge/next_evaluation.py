@@ -31,7 +31,7 @@ from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, stalled_since
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
-from streaming.judge.rules.status import WINDOW_MS
+from streaming.judge.rules.status import IDLE_MS, WINDOW_MS
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey
 from streaming.judge.sliding import FAILED, OUTLIVED, RETRIED
@@ -179,7 +179,7 @@ def _moments(c: Context) -> Iterator[int]:
     if c.basis != "messages":
         # The status by the counts of the last minutes: see `queue_status`.
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
-        yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + WINDOW_MS // 2
+        yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + IDLE_MS
         yield max(summary.last_received_at, summary.last_settled_at) + WINDOW_MS + 1
         yield summary.last_settled_at + WINDOW_MS + 1
         yield e.backlog_since + WINDOW_MS

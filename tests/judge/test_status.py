@@ -63,6 +63,25 @@ def test_a_queue_whose_messages_expire_is_stopped(sent_until_s: int) -> None:
     assert run.firing("QueueStalled")
 
 
+def polled_with_sends(until_s: int, sent_until_s: int) -> Events:
+    """A message a second, reported by its producer only; the broker counts fifty at every poll."""
+    polls = [event("queue_state", at_s * 1_000, attributes=COUNTS) for at_s in range(0, until_s, 30)]
+    return sorted([*sent(sent_until_s, 1_000), *polls], key=lambda e: int(e["at"]))
+
+
+def test_a_counted_backlog_that_grows_by_less_than_is_sent_is_ok() -> None:
+    """Messages leave, as the sends show a minute and a half later, since counts may be as old: it never looks stopped."""
+    assert set(statuses(polled_with_sends(1_200, 1_200), 10, 1_200)) == {"ok"}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_counted_backlog_is_stopped_once_the_sends_show_no_consumer_for_long_enough(restart: bool) -> None:
+    """Nothing is sent after ten minutes: the last sign that messages left is one of 510 s. It is judged when that is due."""
+    run = judged(in_steps(polled_with_sends(1_200, 600), 10, 1_200), restart=restart)
+    stopped = [(s.at_ms - T0) // 1_000 for s in run.snapshots if s.queues[0].status == "stopped"]
+    assert stopped == list(range(510 + 240, 1_201, 10))
+
+
 def read_late(events: Events, delays_ms: Sequence[int]) -> list[str]:
     """The status at each evaluation of `steps_read_late`."""
     return [s.queues[0].status for s in judged(steps_read_late(events, delays_ms), Settings()).snapshots if s.queues]

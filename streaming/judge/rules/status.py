@@ -13,6 +13,7 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.core.state.queues import Depth
+from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.context import Context
 from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
@@ -22,6 +23,8 @@ from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Bools, Ints, Window
 
 WINDOW_MS = 300_000
+IDLE_MS = WINDOW_MS // 2 + COUNT_LAG_MS
+"""A counted backlog is stopped after so long without a sign of a consumer. One that follows from sends is 90 s old at first."""
 GROWTH_RATIO = 1.1
 """A backlog that is only counted must have grown by more than the error of the counts."""
 RECOVERED_RATIO = 0.95
@@ -129,7 +132,7 @@ def _counts_status(c: Context) -> QueueStatus:
     if counts[-1].at - counts[0].at < WINDOW_MS // 2:
         return "ok"
     active = max(c.summary.last_received_at, c.summary.last_settled_at, c.memory.evidence.life_at)
-    if c.memory.evidence.frozen_since and c.now - active >= WINDOW_MS // 2:
+    if c.memory.evidence.frozen_since and c.now - active >= IDLE_MS:
         return "stopped"
     return "lagging" if _grows(counts) else "ok"
 
