@@ -52,6 +52,10 @@ class CountedArrivals:
     """The time of a count below `depth` that no second one has confirmed yet, 0 for none…"""
     fell_to: int = 0
     """…and that count."""
+    shown_at: int = 0
+    """The time of the latest count that had risen when the current announcement was made…"""
+    shown_depth: int = 0
+    """…and the depth it showed."""
     quiet_ids: list[str] = field(default_factory=list)
     """Messages whose arrival was reported later and is not announced again."""
 
@@ -122,6 +126,7 @@ class CountedArrivals:
         if self.unexplained and now - self.since >= GRACE_MS:
             self.announced += self.unexplained
             self.shown, self.at = min(self.shown + self.unexplained, max(self.depth - self.base, self.unexplained)), now
+            self.shown_at, self.shown_depth = self.rose_at, self.depth
             self.unexplained = 0
         if not self.shown or now - self.at >= quiet_ms:
             self.shown = 0

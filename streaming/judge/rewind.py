@@ -29,6 +29,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         queue.counted_arrivals.at = min(queue.counted_arrivals.at, now)
         queue.counted_arrivals.uncounted_at = min(queue.counted_arrivals.uncounted_at, now)
         queue.counted_arrivals.rose_at = min(queue.counted_arrivals.rose_at, now)
+        queue.counted_arrivals.shown_at = min(queue.counted_arrivals.shown_at, now)
         queue.counted_arrivals.fell_at = min(queue.counted_arrivals.fell_at, now)
         queue.since = {condition: min(at, now) for condition, at in queue.since.items()}
         queue.noisy = {group: min(at, now) for group, at in queue.noisy.items()}

@@ -11,6 +11,9 @@ from streaming.core.settings import QueueName
 from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.counted_arrivals import GRACE_MS, MOST_EXACT, CountedArrivals
+from tests.core.driving import T0 as STARTED_AT
+from tests.core.driving import event
+from tests.judge.driving import in_steps, judged
 
 QUEUE = QueueName("aws_sqs", "", "orders-dlq")
 QUIET_MS = 300_000
@@ -75,6 +78,23 @@ def test_an_unreported_arrival_is_announced_and_its_first_receive_is_not() -> No
     assert max(dead.announced) == 1
     dead.report(arrival("a", 400, "first_receive"))
     assert dead.known.quiet_ids == ["a"]
+
+
+@pytest.mark.simulation
+def test_counted_arrivals_are_dated_by_the_count_that_showed_them() -> None:
+    """They are announced two minutes after it. What is counted later is not said of them: it is announced in its turn."""
+    depths = [0, 0, 3, 3, 3, 3, 3, 3, 6, 6, 6, 6, 6, 6, 6, 6, 6]
+    source = event("queue_state", 0, "orders", attributes={"dead_letter_queue": "dead"})
+    counts = {"in_flight": 0, "delayed": 0}
+    polls = [event("queue_state", 30_000 * n, "dead", attributes=counts | {"visible": one}) for n, one in enumerate(depths)]
+    changes = judged(in_steps([source, *polls], 10, 900)).changes
+    found = sorted((c for c in changes if c.finding.key.signal == "DeadLetterArrived"), key=lambda c: c.finding.since_ms)
+    seen = [(c.status, c.finding.since_ms - STARTED_AT, c.finding.evidence["arrived_at"] - STARTED_AT) for c in found]
+    first, second = (180_000, 60_000), (360_000, 240_000)
+    assert seen == [("firing", *first), ("resolved", *first), ("firing", *second), ("resolved", *second)]
+    words = [c.finding.evidence["summary"] for c in found]
+    assert words[0] == words[1] == "At least 3 messages arrived in dead: its depth rose to 3 and no message reported it."
+    assert words[2] == words[3] == "At least 6 messages arrived in dead: its depth rose to 6 and no message reported it."
 
 
 @pytest.mark.parametrize("known_by", ["event", "inferred"])

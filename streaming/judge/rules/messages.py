@@ -278,10 +278,10 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
     evidence = {
         "known_by": "counts",
         "at_least": at_least,
-        "arrived_at": known.at,
+        "arrived_at": known.shown_at,
         "dead_letters_now": known.depth,
         "summary": (
-            f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {known.depth} "
+            f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {known.shown_depth} "
             "and no message reported it."
         ),
     }
