@@ -135,6 +135,30 @@ def test_one_long_pause_of_a_busy_queue_is_no_schedule() -> None:
     assert 6_600 + 290 <= times[1] <= 6_600 + 320
 
 
+@pytest.mark.parametrize(
+    ("works", "until_s"),
+    [
+        pytest.param([(0, 300), (2_700, 3_900)], 5_400, id="40 minutes, and again after 20"),
+        pytest.param([(600, 900)], 1_800, id="ten minutes, and again after five"),
+    ],
+)
+@pytest.mark.parametrize("counted", [False, True], ids=["messages", "counts"])
+def test_an_outage_after_which_consumers_go_on_working_is_no_schedule(
+    works: list[tuple[int, int]], until_s: int, counted: bool
+) -> None:
+    """Consumers paused for two thirds of the time since then, but only once: the next outage pages as soon as the first did."""
+    events = only_counted(until_s, works) if counted else traffic(until_s, works)
+    times = stalls_at(judged(in_steps(events, STEP_S, until_s)))
+    assert len(times) == 2
+    assert works[-1][1] + 240 <= times[1] <= works[-1][1] + 360
+
+
+def test_an_hourly_schedule_of_five_minutes_is_learned_from_its_first_pause() -> None:
+    """The samples of its pause are minutes apart by the end of the next one."""
+    works = [(begin, begin + 300) for begin in range(0, 10_800, 3_600)]
+    assert stalls_at(judged(in_steps(traffic(10_800, works), STEP_S, 10_800))) == [600]
+
+
 def only_counted(until_s: int, works: list[tuple[int, int]], *, paused: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
     """Return the collector's polls of the same queue, every 30 s; each message is worked on for 20 s.
 

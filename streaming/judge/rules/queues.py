@@ -14,7 +14,7 @@ from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context
-from streaming.judge.knowledge.pauses import longest_of_schedule
+from streaming.judge.knowledge.pauses import longest_of_schedule, may_be_schedule
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
@@ -141,13 +141,14 @@ def scheduled_ms(c: Context) -> int:
     """Return how long a stall must last where consumers work on a schedule; 0 where they do not.
 
     That is the longest of the last pauses plus a quarter of it and a minute. Consumers work on a schedule when, since the first
-    pause that ended within the day, they paused for at least half of the time. Where a stall is judged by the broker's counts,
-    their pauses count as well.
+    pause that ended within the day, they paused for at least half of the time. A single pause may be an outage: see
+    `may_be_schedule`. Where a stall is judged by the broker's counts, their pauses count as well.
     """
     longest_ms = _longest_pause_ms(c)
     if c.basis != "messages":
-        day_began_at = c.now - SCHEDULE_MS
-        longest_ms = max(longest_ms, longest_of_schedule(c.memory.pauses, int(c.past.at[0]), day_began_at, LATEST_PAUSES))
+        known_since, day_began_at, worked_until = int(c.past.at[0]), c.now - SCHEDULE_MS, c.memory.evidence.life_at
+        counted_ms = longest_of_schedule(c.memory.pauses, known_since, day_began_at, LATEST_PAUSES, worked_until)
+        longest_ms = max(longest_ms, counted_ms)
     return int(longest_ms * PAUSE_MARGIN) + 60_000 if longest_ms else 0
 
 
@@ -167,15 +168,20 @@ def _longest_pause_ms(c: Context) -> int:
     pauses = (end - begin >= c.thresholds.stalled_s * 1000) & waited[grew[1:]]
     lengths = (end - begin)[pauses]
     began_ms = int(past.at[grew[0]])
+    first_ended_at = int(end[pauses][0]) if len(lengths) else 0
     if past["deleted"][0] == 0:
         oldest = past["oldest_visible_at"][grew[0] + 1 :]
         behind = np.where(oldest > 0, oldest <= began_ms, past["counted_visible"][grew[0] + 1 :] > 0)
         first_ms = began_ms - _waiting_since(past.at[: grew[0] + 1], waited[: grew[0] + 1])
         if first_ms >= c.thresholds.stalled_s * 1000 and not behind.all():
+            first_ended_at = began_ms
             began_ms, lengths = began_ms - first_ms, np.append(first_ms, lengths)
     if not len(lengths):
         return 0
-    if 2 * int(lengths.sum()) < int(past.at[grew[-1] + 1]) - began_ms:
+    worked_until = int(past.at[grew[-1] + 1])
+    if 2 * int(lengths.sum()) < worked_until - began_ms:
+        return 0
+    if len(lengths) == 1 and not may_be_schedule(int(lengths[0]), worked_until - first_ended_at):
         return 0
     return int(lengths[-LATEST_PAUSES:].max())
 

@@ -19,9 +19,9 @@ def test_a_pause_counts_once_the_consumers_have_caught_up() -> None:
     """One that leaves more than half of the backlog may be a fix that did not hold."""
     pauses = pauses_with([], depth(20, 90), 5 * MINUTE_MS, 90, 5 * MINUTE_MS)
     assert [(pause.began_at, pause.ended_at, pause.caught_up) for pause in pauses] == [(5 * MINUTE_MS, 20 * MINUTE_MS, False)]
-    assert longest_of_schedule(pauses, 0, 0, 3) == 0
+    assert longest_of_schedule(pauses, 0, 0, 3, 22 * MINUTE_MS) == 0
     pauses = pauses_with(pauses, depth(21, 20), 0, 0, 5 * MINUTE_MS)
-    assert longest_of_schedule(pauses, 0, 0, 3) == 15 * MINUTE_MS
+    assert longest_of_schedule(pauses, 0, 0, 3, 22 * MINUTE_MS) == 15 * MINUTE_MS
 
 
 def test_a_short_standstill_is_no_pause() -> None:
@@ -38,7 +38,27 @@ def test_a_schedule_pauses_for_half_of_the_time(known_since: int, longest: int) 
     """Since the queue became known, in minutes."""
     began = 2_000 * MINUTE_MS
     pause = Pause(began, began + 10 * MINUTE_MS, 50, True)
-    assert longest_of_schedule([pause], began + known_since * MINUTE_MS, 560 * MINUTE_MS, 3) == longest * MINUTE_MS
+    assert (
+        longest_of_schedule([pause], began + known_since * MINUTE_MS, 560 * MINUTE_MS, 3, pause.ended_at) == longest * MINUTE_MS
+    )
+
+
+@pytest.mark.parametrize(
+    ("pauses", "worked_min", "longest"),
+    [
+        pytest.param([(100, 120)], 9, 20, id="one pause, and less than half as much work"),
+        pytest.param([(100, 120)], 10, 0, id="one pause, and half as much work: an outage"),
+        pytest.param([(100, 120), (130, 150)], 10, 20, id="two pauses"),
+        pytest.param([(-2_000, -1_980), (100, 120)], 10, 20, id="two pauses, one of them the day before"),
+    ],
+)
+def test_one_pause_is_a_schedule_only_if_little_work_followed(
+    pauses: list[tuple[int, int]], worked_min: int, longest: int
+) -> None:
+    """In minutes, for a queue that is known since the last pause began."""
+    found = [Pause(began * MINUTE_MS, ended * MINUTE_MS, 50, True) for began, ended in pauses]
+    worked_until = found[-1].ended_at + worked_min * MINUTE_MS
+    assert longest_of_schedule(found, found[0].began_at, 100 * MINUTE_MS, 3, worked_until) == longest * MINUTE_MS
 
 
 def test_of_very_many_pauses_the_latest_are_kept() -> None:
@@ -47,4 +67,4 @@ def test_of_very_many_pauses_the_latest_are_kept() -> None:
     for n in range(PAUSES_KEPT + 20):
         pauses = pauses_with(pauses, depth(10 * n + 6, 0), 10 * n * MINUTE_MS, 9, 5 * MINUTE_MS)
     assert len(pauses) == PAUSES_KEPT
-    assert longest_of_schedule(pauses, 0, 0, 3) == 6 * MINUTE_MS
+    assert longest_of_schedule(pauses, 0, 0, 3, pauses[-1].ended_at) == 6 * MINUTE_MS
