@@ -11,9 +11,11 @@ from streaming.core.settings import QueueName
 from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.counted_arrivals import GRACE_MS, MOST_EXACT, CountedArrivals
+from streaming.judge.judge import judge
+from streaming.judge.memory import JudgeMemory
 from tests.core.driving import T0 as STARTED_AT
-from tests.core.driving import event
-from tests.judge.driving import in_steps, judged
+from tests.core.driving import event, run_steps
+from tests.judge.driving import SETTINGS, in_steps, judged
 
 QUEUE = QueueName("aws_sqs", "", "orders-dlq")
 QUIET_MS = 300_000
@@ -95,6 +97,25 @@ def test_counted_arrivals_are_dated_by_the_count_that_showed_them() -> None:
     words = [c.finding.evidence["summary"] for c in found]
     assert words[0] == words[1] == "At least 3 messages arrived in dead: its depth rose to 3 and no message reported it."
     assert words[2] == words[3] == "At least 6 messages arrived in dead: its depth rose to 6 and no message reported it."
+
+
+@pytest.mark.simulation
+def test_arrivals_that_an_earlier_release_announced_are_dated_by_that() -> None:
+    """It did not store the count that showed them."""
+    name, counts = QueueName("aws_sqs", "", "dead"), {"in_flight": 0, "delayed": 0}
+    source = event("queue_state", 0, "orders", attributes={"dead_letter_queue": "dead"})
+    polls = [event("queue_state", 30_000 * n, "dead", attributes=counts | {"visible": 3 * (n > 1)}) for n in range(9)]
+    *steps, last = run_steps(in_steps([source, *polls], 10, 240), SETTINGS)
+    memory = JudgeMemory.empty()
+    for merged in steps:
+        memory, _, _ = judge(memory, merged, merged.now, SETTINGS)
+    stored = memory.queues[name]
+    stored.counted_arrivals.shown_at = stored.counted_arrivals.shown_depth = 0
+    memory.queues.put(name, stored)
+    _, snapshot, _ = judge(memory, last, last.now, SETTINGS)
+    (found,) = (f for f in snapshot.firing if f.key.signal == "DeadLetterArrived")
+    assert found.evidence["arrived_at"] == STARTED_AT + 180_000
+    assert "its depth rose to 3" in found.evidence["summary"]
 
 
 @pytest.mark.parametrize("known_by", ["event", "inferred"])

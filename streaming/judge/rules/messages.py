@@ -275,13 +275,15 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
     at_least = known.shown
     if not c.is_dead_letter_queue or not at_least:
         return
+    # What an earlier release announced has neither.
+    arrived_at, depth = known.shown_at or known.at, known.shown_depth or known.depth
     evidence = {
         "known_by": "counts",
         "at_least": at_least,
-        "arrived_at": known.shown_at,
+        "arrived_at": arrived_at,
         "dead_letters_now": known.depth,
         "summary": (
-            f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {known.shown_depth} "
+            f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {depth} "
             "and no message reported it."
         ),
     }
