@@ -52,17 +52,17 @@ class ExpectedDetection:
 
 
 EXPECTED_DETECTIONS = {
-    "broken_deploy": ExpectedDetection(("QueueFailing",), 90),
-    "bad_host": ExpectedDetection(("QueueFailing",), 90),
+    "broken_deploy": ExpectedDetection(("QueueFailing",), 120),
+    "bad_host": ExpectedDetection(("QueueFailing",), 120),
     "slow_deploy": ExpectedDetection(("QueueLagging",), 600, after_fault=True),
     "producers_doubled": ExpectedDetection(("QueueLagging",), 600, after_fault=True),
     "window_too_short": ExpectedDetection(("WindowTooShort",), 900),
     "producers_stopped": ExpectedDetection(("QueueSilent",), 1800),
-    "low_traffic_poison": ExpectedDetection(("PoisonMessage",), 10),
+    "low_traffic_poison": ExpectedDetection(("PoisonMessage",), 60),
     "consumers_dead": ExpectedDetection(("QueueStalled",), 330),
     "one_consumer_dead": ExpectedDetection(("QueueLagging",), 900),
-    "poison": ExpectedDetection(("PoisonMessage", "GroupStuck"), 10),
-    "poison_after_deploy": ExpectedDetection(("PoisonMessage",), 10),
+    "poison": ExpectedDetection(("PoisonMessage", "GroupStuck"), 60),
+    "poison_after_deploy": ExpectedDetection(("PoisonMessage",), 60),
     "hung_consumer": ExpectedDetection(("SlowConsumer", "MessageHeldTooLong"), 60),
     "dead_letters_drained": ExpectedDetection(("DeadLetterArrived",), 120),
     "dead_letters_expiring": ExpectedDetection(("DeadLetterExpiring",), 60),

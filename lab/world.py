@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -99,8 +98,3 @@ class World:
             labels=self.labels,
             allowed=allowed,
         )
-
-
-def silence_detectable_after_s(rate_per_s: float) -> float:
-    """Return how long silence must last before chance explains it in only one case of a thousand."""
-    return math.log(1000) / rate_per_s

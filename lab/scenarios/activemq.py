@@ -7,13 +7,13 @@ from functools import partial
 
 from lab.activemq import SYSTEM, MqConsumer, MqQueue
 from lab.consumer import lognormal
+from lab.earliest import first_long_turn, first_sign_of_failing, longest_pause_s, longest_work_s
 from lab.history import History
 from lab.recording import Label, Recording
 from lab.report import Report
-from lab.scenarios.incidents import FAILING, half_failed_at
+from lab.scenarios.incidents import FAILING
 from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
-from lab.simulation import T0_MS, Simulation, ms
-from lab.world import silence_detectable_after_s
+from lab.simulation import Simulation, ms
 
 RATE_PER_S = 1.5
 SERVICE_S = 1.5
@@ -82,12 +82,12 @@ def mq_restarts(_kind: str, seed: int) -> Recording:
 
 
 def mq_gone(_kind: str, seed: int) -> Recording:
-    """All consumers disconnect."""
+    """All consumers disconnect. That alone says nothing: they also do so when they restart."""
     world = MqWorld("mq_gone", seed)
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, consumer.disconnect)
     recording = world.run(DEATH)
-    detected_ms = ms(FAULT_S + silence_detectable_after_s(RATE_PER_S))
+    detected_ms = ms(FAULT_S + longest_pause_s(RATE_PER_S))
     recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)))
     return recording
 
@@ -97,9 +97,7 @@ def mq_hung(_kind: str, seed: int) -> Recording:
     world = MqWorld("mq_hung", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, hung=True))
     recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
-    detected_ms = ms(FAULT_S + 4.7 * SERVICE_S)
-    recording.labels.append(Label("hung_consumer", "orders", ms(FAULT_S), None, detected_ms, consumer="worker-2", expected=HELD))
-    return recording
+    return _held(recording, "hung_consumer")
 
 
 def mq_slow(_kind: str, seed: int) -> Recording:
@@ -107,9 +105,7 @@ def mq_slow(_kind: str, seed: int) -> Recording:
     world = MqWorld("mq_slow", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, slow_factor=10.0))
     recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
-    detected_ms = ms(FAULT_S + 4.7 * SERVICE_S)
-    recording.labels.append(Label("slow_consumer", "orders", ms(FAULT_S), None, detected_ms, consumer="worker-2", expected=HELD))
-    return recording
+    return _held(recording, "slow_consumer")
 
 
 def mq_poison(_kind: str, seed: int) -> Recording:
@@ -129,9 +125,16 @@ def mq_broken(_kind: str, seed: int) -> Recording:
     for consumer in world.consumers:
         world.sim.at_s(FAULT_S, partial(consumer.change, fails_always=True, failure="nack"))
     recording = world.run(FAILING)
-    half = half_failed_at(world.history.of("orders").deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
-    detected_ms = half or recording.ends_at
-    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueFailing",)))
+    deliveries = world.history.of("orders").deliveries
+    first = first_sign_of_failing(deliveries, ms(FAULT_S), RATE_PER_S, len(world.consumers), longest_work_s(SERVICE_S))
+    recording.labels.append(Label("broken_deploy", "orders", ms(FAULT_S), None, first, expected=("QueueFailing",)))
+    return recording
+
+
+def _held(recording: Recording, fault: str) -> Recording:
+    mine = [d for d in recording.history.of("orders").deliveries if d.consumer == "worker-2"]
+    first = first_long_turn(mine, ms(FAULT_S), longest_work_s(SERVICE_S))
+    recording.labels.append(Label(fault, "orders", ms(FAULT_S), None, first, consumer="worker-2", expected=HELD))
     return recording
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from lab.cloudflare import SYSTEM, CloudflareQueue, CloudflareSettings
 from lab.consumer import lognormal
+from lab.earliest import first_failure, first_pause, longest_pause_s
 from lab.history import History
 from lab.recording import Label, Recording
 from lab.report import Report
-from lab.scenarios.incidents import FAILING, half_failed_at
+from lab.scenarios.incidents import FAILING
 from lab.scenarios.matrix import DEATH, FAULT_S, HOUR_S, POISON
-from lab.simulation import T0_MS, Simulation, ms
-from lab.world import silence_detectable_after_s
+from lab.simulation import Simulation, ms
 
 RATE_PER_S = 2.0
 SERVICE_S = 0.5
@@ -107,17 +107,19 @@ def worker_loses(_kind: str, seed: int) -> Recording:
 
 
 def worker_gone(_kind: str, seed: int) -> Recording:
-    """The consumer's deliveries stop and the backlog grows."""
+    """The consumer's deliveries stop and the backlog grows. In health a batch waits for at most five seconds."""
     world = CloudflareWorld("worker_gone", seed)
     world.sim.at_s(FAULT_S, lambda: world.queue.change(paused=True))
-    detected_ms = ms(FAULT_S + 30 + silence_detectable_after_s(0.4))
-    return world.run(Label("consumers_dead", "orders", ms(FAULT_S), None, detected_ms, expected=("QueueStalled",)), DEATH)
+    recording = world.run(allowed=DEATH)
+    delivered = (d.at for d in recording.history.of("orders").deliveries)
+    first = first_pause(delivered, ms(FAULT_S), world.queue.settings.max_batch_timeout_s + longest_pause_s(RATE_PER_S))
+    recording.labels.append(Label("consumers_dead", "orders", ms(FAULT_S), None, first, expected=("QueueStalled",)))
+    return recording
 
 
 def _failing(recording: Recording, fault: str, *expected: str) -> Recording:
-    deliveries = recording.history.of("orders").deliveries
-    half = half_failed_at(deliveries, T0_MS + round(FAULT_S * 1000), recording.ends_at)
-    recording.labels.append(Label(fault, "orders", ms(FAULT_S), None, half or recording.ends_at, expected=expected))
+    first = first_failure(recording.history.of("orders").deliveries, ms(FAULT_S))
+    recording.labels.append(Label(fault, "orders", ms(FAULT_S), None, first, expected=expected))
     return recording
 
 

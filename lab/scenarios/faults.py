@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from lab.consumer import Consumer, lognormal
+from lab.earliest import first_rush, longest_work_s
 from lab.producer import steady
 from lab.recording import Recording
 from lab.report import Report
@@ -19,16 +20,16 @@ from lab.scenarios.matrix import (
     SERVICE_S,
     USUAL_PER_S,
     Scenario,
+    bad_message_detectable_ms,
     consumers_dead,
     one_consumer_dead,
     poison,
     send_bad,
 )
-from lab.simulation import T0_MS
+from lab.simulation import T0_MS, ms
 from lab.world import World
 
-TAIL_FACTOR = 4.7
-"""For lognormal times with sigma 0.5, one in a thousand takes longer than this many times the median."""
+TENANTS = 40
 
 
 def hung_consumer(kind: str, seed: int) -> Recording:
@@ -41,7 +42,7 @@ def hung_consumer(kind: str, seed: int) -> Recording:
     main = world.history.of(world.queue.name)
     held = next(d for d in main.deliveries if d.at >= T0_MS + FAULT_S * 1000 and d.outcome == "open" and d.consumer == "worker-2")
     from_s = (held.at - T0_MS) / 1000
-    world.label("hung_consumer", from_s, from_s + TAIL_FACTOR * SERVICE_S, "SlowConsumer", consumer=held.consumer)
+    world.label("hung_consumer", from_s, from_s + longest_work_s(SERVICE_S), "SlowConsumer", consumer=held.consumer)
     return recording
 
 
@@ -127,8 +128,11 @@ def noisy_tenant(kind: str, seed: int) -> Recording:
     world.consume(lognormal(SERVICE_S), 4, threads=16, extend_every_s=20)
     for n in range(400):
         world.sim.at_s(FAULT_S + n / 40, lambda: producer.send(group="tenant-07", work_s=60.0))
-    world.label("noisy_tenant", FAULT_S, FAULT_S + 1, "NoisyGroup", group="tenant-07")
-    return world.run(AFTERMATH)
+    recording = world.run(AFTERMATH)
+    sent = (m.sent_at for m in producer.sent if m.group == "tenant-07")
+    detectable_s = (first_rush(sent, ms(FAULT_S), USUAL_PER_S / TENANTS) - T0_MS) / 1000
+    world.label("noisy_tenant", FAULT_S, detectable_s, "NoisyGroup", group="tenant-07")
+    return recording
 
 
 def misconfigured_redrive(kind: str, seed: int) -> Recording:
@@ -147,12 +151,12 @@ def poison_after_deploy(kind: str, seed: int) -> Recording:
     for consumer in world.consume(lognormal(SERVICE_S)):
         world.sim.at_s(FAULT_S, partial(consumer.change, version="v2"))
     recording = world.run(POISON)
-    since = T0_MS + FAULT_S * 1000
-    thirds = [d for d in world.history.of(world.queue.name).deliveries if d.receive_count == 3 and d.at >= since]
-    first = thirds[0]
-    sent_s = (next(m.sent_at for m in producer.sent if m.id == first.message_id) - T0_MS) / 1000
-    detected_s = (first.at - T0_MS) / 1000
-    world.label("poison_after_deploy", sent_s, detected_s, "PoisonMessage", message_id=first.message_id, cause_s=FAULT_S)
+    bad = {m.id: m for m in producer.sent if m.fails_on}
+    deliveries = [d for d in world.history.of(world.queue.name).deliveries if d.message_id in bad and d.at >= ms(FAULT_S)]
+    first = bad[deliveries[0].message_id]
+    detectable_s = (bad_message_detectable_ms(deliveries, first.id, SERVICE_S) - T0_MS) / 1000
+    from_s = max(FAULT_S, (first.sent_at - T0_MS) / 1000)
+    world.label("poison_after_deploy", from_s, detectable_s, "PoisonMessage", message_id=first.id, cause_s=FAULT_S)
     return recording
 
 
@@ -185,7 +189,7 @@ def possible(name: str, kind: str) -> bool:
 
 
 def _tenant(random: Random) -> dict[str, Any]:
-    return {"group": f"tenant-{random.randrange(40):02d}"}
+    return {"group": f"tenant-{random.randrange(TENANTS):02d}"}
 
 
 def _sometimes_bad(random: Random) -> dict[str, Any]:

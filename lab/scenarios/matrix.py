@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lab.consumer import lognormal
+from lab.earliest import first_failure, first_long_work, longest_pause_s, longest_work_s
 from lab.history import Delivery
 from lab.producer import Producer, steady
 from lab.recording import Recording
 from lab.simulation import T0_MS
-from lab.world import World, silence_detectable_after_s
+from lab.world import World
 
 HOUR_S = 3600.0
 FAULT_S = 1200.0
@@ -49,7 +50,7 @@ def consumers_dead(kind: str, seed: int) -> Recording:
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     for consumer in world.consume(lognormal(SERVICE_S)):
         world.sim.at_s(FAULT_S, consumer.kill)
-    detected_s = FAULT_S + silence_detectable_after_s(USUAL_PER_S)
+    detected_s = FAULT_S + longest_pause_s(USUAL_PER_S)
     world.label("consumers_dead", FAULT_S, detected_s, "QueueStalled")
     return world.run(DEATH)
 
@@ -60,7 +61,7 @@ def one_consumer_dead(kind: str, seed: int) -> Recording:
     world.produce(steady(USUAL_PER_S), USUAL_PER_S)
     _, second = world.consume(lognormal(SERVICE_S))
     world.sim.at_s(FAULT_S, second.kill)
-    detected_s = FAULT_S + 2 * silence_detectable_after_s(USUAL_PER_S)
+    detected_s = FAULT_S + longest_pause_s(USUAL_PER_S / 2)
     world.label("one_consumer_dead", FAULT_S, detected_s, "QueueLagging", consumer=second.name)
     return world.run(AFTERMATH)
 
@@ -72,7 +73,7 @@ def poison(kind: str, seed: int) -> Recording:
     world.consume(lognormal(SERVICE_S))
     send_bad(world, producer, FAULT_S)
     recording = world.run(POISON)
-    label_bad_messages(world, producer, "PoisonMessage", "GroupStuck")
+    label_bad_messages(world, producer, SERVICE_S, "PoisonMessage", "GroupStuck")
     return recording
 
 
@@ -84,7 +85,7 @@ def dead_letters(kind: str, seed: int) -> Recording:
     for at_s in (FAULT_S, FAULT_S + 400, FAULT_S + 900):
         send_bad(world, producer, at_s)
     recording = world.run(POISON)
-    label_bad_messages(world, producer, "DeadLetterArrived", "PoisonMessage")
+    label_bad_messages(world, producer, SERVICE_S, "DeadLetterArrived", "PoisonMessage")
     return recording
 
 
@@ -128,18 +129,19 @@ def send_bad(world: World, producer: Producer, at_s: float) -> None:
     world.sim.at_s(at_s, lambda: producer.send(fails_on="*"))
 
 
-def label_bad_messages(world: World, producer: Producer, *expected: str) -> None:
-    """Add one label per message that cannot be processed. It is reportable at its third delivery: one may be a crash."""
+def label_bad_messages(world: World, producer: Producer, service_s: float, *expected: str) -> None:
+    """Add one label per message that cannot be processed."""
     deliveries = world.history.of(world.queue.name).deliveries
     for message in producer.sent:
         if not message.fails_on:
             continue
-        third = _third(deliveries, message.id)
-        detectable_s = ((third.at if third else world.sim.ends_at) - T0_MS) / 1000
+        detectable_s = (bad_message_detectable_ms(deliveries, message.id, service_s) - T0_MS) / 1000
         sent_s = (message.sent_at - T0_MS) / 1000
         about = {"message_id": message.id} | ({"group": message.group} if message.group else {})
         world.label(world.name, sent_s, detectable_s, *expected, **about)
 
 
-def _third(deliveries: list[Delivery], message_id: str) -> Delivery | None:
-    return next((d for d in deliveries if d.message_id == message_id and d.receive_count == 3), None)
+def bad_message_detectable_ms(deliveries: Sequence[Delivery], message_id: str, service_s: float) -> int:
+    """Return when a message was first held for longer than others, or came back: no healthy queue here gives one back."""
+    mine = [d for d in deliveries if d.message_id == message_id]
+    return min(first_failure(mine, T0_MS), first_long_work(mine, T0_MS, longest_work_s(service_s)))

@@ -42,6 +42,12 @@ def test_queuewatch_detects_and_names_every_fault_without_false_alarms(rows: lis
         assert found["culprit"] == 1.0
 
 
+def test_nothing_is_detected_before_it_can_be_told_from_health(rows: list[Row]) -> None:
+    """A rule that is earlier would be right by chance, or the minimum of the label is the limit of some rule."""
+    early = [r for r in rows if r["detected_s"] is not None and r["detected_s"] < r["minimum_s"] - 0.5]
+    assert early == []
+
+
 @pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
 def test_faults_are_detected_within_these_times(rows: list[Row], scenario: str, within_s: float) -> None:
     """Detection is at the second failing receive, after five minutes without a settlement, and at the first event."""
