@@ -90,10 +90,14 @@ class MqQueue:
         self.dead_letters.arrive(message, self.name)
 
     def requeue(self, held: list[tuple[MqMessage, Delivery]]) -> None:
-        """Return the messages of an ended connection to the front, in their order."""
-        for message, delivery in reversed(held):
+        """Return the messages of an ended connection to the front, in their order.
+
+        Only the first was being read, unless it has just been dispatched. The broker does not count the others, which were
+        in the prefetch window, as redelivered.
+        """
+        for n, (message, delivery) in reversed(list(enumerate(held))):
             self._end_delivery(delivery, "released")
-            message.redelivered += 1
+            message.redelivered += n == 0 and self.sim.now > delivery.at
             self._log.change(message.id, "visible", self.sim.now)
             self._report("released", message, delivery)
             self._waiting.appendleft(message)

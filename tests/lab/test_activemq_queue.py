@@ -38,7 +38,7 @@ def test_messages_are_spread_over_the_prefetch_windows() -> None:
 
 
 def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> None:
-    """Redelivery has the next count and precedes later messages; the old consumer acknowledges none of them."""
+    """The one being read has the next count, the other none; both precede later messages, and neither was acknowledged."""
     q = queue()
     first = consumer(q, "a", 2)
     ids = [q.send().id for _ in range(3)]
@@ -48,9 +48,26 @@ def test_messages_of_a_lost_connection_go_to_the_next_consumer_in_order() -> Non
     assert not q.history.of("q").departures
     consumer(q, "b", 10)
     later = [(d.message_id, d.receive_count) for d in q.history.of("q").deliveries if d.consumer == "b"]
-    assert later == [(ids[0], 2), (ids[1], 2), (ids[2], 1)]
+    assert later == [(ids[0], 2), (ids[1], 1), (ids[2], 1)]
     q.sim.run(60)
     assert [e.message_id for e in q.history.of("q").departures] == ids
+
+
+def test_a_message_that_passes_through_several_lost_connections_was_not_read_by_them() -> None:
+    """All consumers leave within one millisecond: what the first of them held is dispatched to each of the others."""
+    q = queue()
+    workers = [consumer(q, name, 10) for name in ("a", "b", "c")]
+    one = q.send().id
+    q.sim.run(5)
+    for worker in workers:
+        worker.disconnect()
+    consumer(q, "d", 10)
+    assert [(d.consumer, d.receive_count) for d in q.history.of("q").deliveries if d.message_id == one] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 2),
+        ("d", 2),
+    ]
 
 
 def test_a_rejected_message_is_a_dead_letter_with_the_same_id() -> None:
