@@ -18,6 +18,10 @@ class Alarm:
     """Message, group and consumer ids that it names."""
     pages: bool = True
     """Whether it pages."""
+    says_what: bool = False
+    """Whether `what` says which fault it is, as a signal of queuewatch does; a threshold says only that something is wrong."""
+    consumer: str | None = None
+    """The consumer that it blames."""
 
 
 def spans(times: Sequence[int], firing: Iterable[bool]) -> list[tuple[int, int | None]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.detect.alarms import Alarm
 from lab.detect.run import Rule, Run
-from lab.recording import Label
+from lab.recording import Label, Recording
 from lab.simulation import T0_MS
 
 SAME_WITHIN_MS = 60_000
@@ -27,6 +27,8 @@ class Score:
     culprit: bool | None
     """Whether it named the message, group or consumer at fault; None where there is none, or nothing was detected."""
     true: int
+    unrelated: int
+    """Alarms since the cause that are about something else: they detect nothing, and are not true."""
     false: int
     false_pages: int
     quiet_s: float
@@ -41,7 +43,8 @@ def score(rule: Rule, run: Run) -> Score:
     """Compare what a rule detected with the run's label."""
     recording = run.recording
     cause = recording.cause_ms()
-    alarms = episodes(rule.alarms(run))
+    found = rule.alarms(run)
+    alarms = episodes(found)
     false = [a for a in alarms if cause is None or a.from_ms < cause]
     if cause is None:
         false = [a for a in false if not _by_design(a, run)]
@@ -57,12 +60,14 @@ def score(rule: Rule, run: Run) -> Score:
             detected_s=None,
             culprit=None,
             true=0,
+            unrelated=0,
             false=len(false),
             false_pages=pages,
             quiet_s=quiet_s,
         )
     label = recording.labels[0]
-    true = [a for a in alarms if a.from_ms >= cause]
+    since = [a for a in found if a.from_ms >= cause]
+    true = episodes([a for a in since if about(a, recording)])
     detected_ms = detected(true, label)
     culprit = None if detected_ms is None or not culprits(label) else any(a.names & culprits(label) for a in true)
     return Score(
@@ -72,6 +77,7 @@ def score(rule: Rule, run: Run) -> Score:
         detected_s=None if detected_ms is None else (detected_ms - label.from_ms) / 1000,
         culprit=culprit,
         true=len(true),
+        unrelated=len(episodes([a for a in since if not about(a, recording)])),
         false=len(false),
         false_pages=pages,
         quiet_s=quiet_s,
@@ -83,6 +89,14 @@ def detected(alarms: Iterable[Alarm], label: Label) -> int | None:
     ends = 1 << 62 if label.to_ms is None else label.to_ms
     there = (a for a in alarms if a.from_ms <= ends and (a.to_ms is None or a.to_ms > label.from_ms))
     return min((max(a.from_ms, label.from_ms) for a in there), default=None)
+
+
+def about(alarm: Alarm, recording: Recording) -> bool:
+    """Whether an alarm is about the fault: it names the fault or an effect of it, and blames no other consumer than the label."""
+    label = recording.labels[0]
+    if alarm.says_what and alarm.what not in recording.allowed.union(label.expected):
+        return False
+    return None in (alarm.consumer, label.consumer) or alarm.consumer == label.consumer
 
 
 def culprits(label: Label) -> frozenset[str]:

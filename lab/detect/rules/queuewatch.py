@@ -45,4 +45,13 @@ def _alarm(signal: Signal, ends_at: int | None) -> Alarm:
     about = {signal.get("message_id"), signal.get("group"), signal.get("consumer")}
     about |= {value for value in signal["evidence"].values() if isinstance(value, str)}
     names = frozenset(name for name in about if name)
-    return Alarm(signal["at"], ends_at, signal["queue"], signal["signal"], names, signal["severity"] == "critical")
+    return Alarm(
+        from_ms=signal["at"],
+        to_ms=ends_at,
+        queue=signal["queue"],
+        what=signal["signal"],
+        names=names,
+        pages=signal["severity"] == "critical",
+        says_what=True,
+        consumer=signal.get("consumer"),
+    )

@@ -48,7 +48,7 @@ class SlowConsumers:
                 judge = judge_prefetch if self.by == "prefetch" else judge_ack
                 verdict, memory = judge(detected, StrategyParams(), memory, at)
                 slow.append(verdict.slow if self.by == "prefetch" else verdict.would_abort)
-            found += [Alarm(a, b, run.main, self.by, frozenset({consumer})) for a, b in spans(times, slow)]
+            found += [Alarm(a, b, run.main, self.by, frozenset({consumer}), consumer=consumer) for a, b in spans(times, slow)]
         return found
 
 

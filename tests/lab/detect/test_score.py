@@ -71,6 +71,25 @@ def test_an_alarm_before_the_fault_is_false_and_the_first_after_it_detects(
     assert (result.minimum_s, result.quiet_s) == (30, 1200)
 
 
+def test_an_alarm_about_something_else_detects_nothing() -> None:
+    """A signal must name the fault or one of its effects, and blame no healthy consumer; a threshold says nothing of either."""
+    fault = Label("f", "q", ms(1200), None, ms(1230), consumer="worker-2", expected=("SlowConsumer",))
+    hung = run(fault)
+    hung.recording.allowed = frozenset({"GroupStuck"})
+
+    def signal(at_s: float, what: str, consumer: str | None = None) -> Alarm:
+        return Alarm(ms(at_s), None, "q", what, says_what=True, consumer=consumer)
+
+    def counted(*alarms: Alarm) -> tuple[float | None, int, int, int]:
+        result = score(Alarming(list(alarms)), hung)
+        return result.detected_s, result.true, result.unrelated, result.false
+
+    assert counted(signal(1260, "PoisonMessage")) == (None, 0, 1, 0)
+    assert counted(signal(1260, "SlowConsumer", "worker-1"), signal(1300, "SlowConsumer", "worker-2")) == (100, 1, 1, 0)
+    assert counted(signal(1260, "GroupStuck")) == (60, 1, 0, 0)
+    assert counted(alarm(1260, None, "age")) == (60, 1, 0, 0)
+
+
 def test_a_cause_may_be_announced_before_the_fault() -> None:
     """A poison message from minute 20 on is lost at minute 35: an alarm that still fires then detects the loss at once."""
     lost = Label("lost", "q", ms(2100), None, ms(2100), "m", cause_ms=ms(1200))
@@ -118,7 +137,7 @@ def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
         "culprit": None,
         "true": detected_s is not None,
     }
-    return plain | {"false": 0, "false_pages": 0, "quiet_s": 1200.0, "limit_s": None} | more
+    return plain | {"unrelated": 0, "false": 0, "false_pages": 0, "quiet_s": 1200.0, "limit_s": None} | more
 
 
 def test_figures_of_a_few_runs() -> None:
@@ -129,6 +148,7 @@ def test_figures_of_a_few_runs() -> None:
     assert found["faults"] == 4
     assert found["recall"] == 0.75
     assert found["precision"] == 0.6
+    assert figures([row(60.0, unrelated=3)])["precision"] == 0.25
     assert (found["median_s"], found["p95_s"]) == (90, 600)
     assert found["ratio"] == 3, "2, 3, and 60 of a fault that can be detected at once: its minimum counts as one step of judging"
     assert (found["culprit"], found["culprits"]) == (0.5, 2)
