@@ -7,7 +7,7 @@ consumer whose window is full while more messages wait. The second counts when i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +18,8 @@ from lab.history import Delivery
 from streaming.judge.slow_consumer import ConsumerReport, StrategyMemory, StrategyParams, judge_ack, judge_prefetch
 
 LOOK_S = 5.0
+ACKNOWLEDGED = ("deleted", "dropped")
+"""A NACK is an acknowledgement, too: PrefetchSubscription.acknowledge notes the time of any kind."""
 
 
 @dataclass(frozen=True)
@@ -70,21 +72,23 @@ def _of(
     mine = [d for d in deliveries if d.consumer == consumer]
     begins = sorted(d.at for d in mine)
     ends = sorted(d.ended_at for d in mine)
-    acks = sorted(d.ended_at for d in mine if d.outcome == "deleted")
+    acks = sorted(d.ended_at for d in mine if d.outcome in ACKNOWLEDGED)
     since = [at for at, _, _ in states]
+    joined = [at for n, (at, connected, _) in enumerate(states) if connected and not (n and states[n - 1][1])]
     for at, more in zip(times, waiting, strict=True):
         known = bisect_right(since, at) - 1
-        connected_at, connected, prefetch = states[max(known, 0)]
+        _, connected, prefetch = states[max(known, 0)]
+        connected_at = joined[bisect_right(joined, at) - 1] if connected and known >= 0 else None
         held = bisect_right(begins, at) - bisect_right(ends, at)
-        acked = bisect_right(acks, at)
+        first, acked = bisect_left(acks, connected_at or 0), bisect_right(acks, at)
         yield ConsumerReport(
             consumer=consumer,
             connected=connected and known >= 0,
             prefetch=prefetch,
             dispatched=held,
             network=False,
-            last_ack_at_ms=acks[acked - 1] if acked else None,
-            connected_at_ms=connected_at if acked == 0 else since[0],
+            last_ack_at_ms=acks[acked - 1] if acked > first else None,
+            connected_at_ms=connected_at,
             oldest_held_since_ms=None,
             queue_waiting=more,
             median_hold_ms=None,

@@ -13,7 +13,7 @@ from lab.detect.rules.queuewatch import Queuewatch, QueuewatchNaming
 from lab.detect.rules.slow_consumers import SlowConsumers
 from lab.detect.rules.true_age import TrueAge
 from lab.detect.run import Run
-from lab.history import Delivery, History
+from lab.history import NEVER, Delivery, History, Outcome
 from lab.recording import Label, Recording
 from lab.report import Report, System, event
 from lab.simulation import ms
@@ -94,6 +94,36 @@ def test_the_ack_strategy_aborts_a_hung_consumer_and_one_with_long_messages() ->
     assert hung.names == {"c"}
     assert rule.alarms(activemq(100, acknowledges_every_s=70, backlog=False)) != []
     assert rule.alarms(activemq(100, acknowledges_every_s=5, backlog=False)) == []
+
+
+def acks(outcome: Outcome, every_s: float, *states: tuple[float, bool]) -> Run:
+    """A consumer that ends a delivery every so often for ten minutes, and whose state is reported at these times."""
+    history = waiting("q")
+    for at in range(10, 610, round(every_s)):
+        history.of("q").deliveries.append(Delivery("q", f"d{at}", "c", 1, ms(at), ms(at + every_s), outcome))
+    history.of("q").deliveries.append(Delivery("q", "last", "c", 1, ms(610), NEVER, "open"))
+    reports = []
+    for at_s, connected in states:
+        about = {"connected": connected, "prefetch": 100}
+        state = event("consumer_state", ms(at_s), "q", "activemq", consumer="c", attributes=about)
+        reports.append(Report("consumer", "c", None, state))
+    return run_of(history, system="activemq", reports=reports)
+
+
+def test_a_refusal_is_an_acknowledgement_for_the_broker() -> None:
+    """A consumer that refuses a message every five seconds is not slow; it is once it holds one for half a minute."""
+    (hung,) = SlowConsumers("ack").alarms(acks("dropped", 5, (0, True)))
+    assert 640 <= (hung.from_ms - ms(0)) / 1000 <= 700
+
+
+def test_a_consumer_that_hangs_from_its_start_is_slow_though_its_state_is_reported_again_and_again() -> None:
+    """The time of its connection counts, not of the latest report; and no acknowledgement of its earlier connection."""
+    again = [(float(at), True) for at in range(0, 1200, 30)]
+    (hung,) = SlowConsumers("ack").alarms(acks("open", 1200, *again))
+    assert 40 <= (hung.from_ms - ms(0)) / 1000 <= 100
+    later = [(0.0, True), (608.0, False), *((float(at), True) for at in range(609, 1200, 30))]
+    (hung,) = SlowConsumers("ack").alarms(acks("deleted", 5, *later))
+    assert 640 <= (hung.from_ms - ms(0)) / 1000 <= 700
 
 
 def test_the_prefetch_strategy_only_looks_at_full_windows() -> None:
