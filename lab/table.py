@@ -84,7 +84,7 @@ def detection(rows: Sequence[Row]) -> str:
     for r in rows:
         shares = [None if r[n] is None else f"{r[n]:.2f}" for n in ("recall", "precision")]
         seconds = [None if r[n] is None else f"{r[n]:.0f}" for n in ("median_s", "p95_s")]
-        ratio = None if r["ratio"] is None else f"{r['ratio']:.1f}"
+        ratio = None if r["ratio"] is None else f"{r['ratio']:.1f} of {r['ratios']}"
         pages = None if r["pages_per_1000_days"] is None else f"{r['pages_per_1000_days']:.0f}"
         named = "-" if r["culprit"] is None else f"{r['culprit']:.2f} of {r['culprits']}"
         lines.append([r["rule"], r["faults"], *shares, *seconds, ratio, named, r["false_pages"], f"{r['quiet_days']:.1f}", pages])

@@ -115,7 +115,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
     faults = [r for r in rows if r["fault"] is not None]
     detected = [r for r in faults if r["detected_s"] is not None]
     seconds = sorted(r["detected_s"] for r in detected)
-    ratios = [r["detected_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in detected]
+    ratios = [r["detected_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in detected if r["minimum_s"] > 0]
     blamed = [r["culprit"] for r in detected if r["culprit"] is not None]
     true = sum(r["true"] for r in rows)
     alarms = true + sum(r["false"] + r["unrelated"] for r in rows)
@@ -127,6 +127,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
         "median_s": median(seconds) if seconds else None,
         "p95_s": seconds[max(0, -(-95 * len(seconds) // 100) - 1)] if seconds else None,
         "ratio": median(ratios) if ratios else None,
+        "ratios": len(ratios),
         "culprit": sum(blamed) / len(blamed) if blamed else None,
         "culprits": len(blamed),
         "false_pages": pages,

@@ -142,7 +142,7 @@ def row(detected_s: float | None, **more: Any) -> dict[str, Any]:
 
 def test_figures_of_a_few_runs() -> None:
     """Figures are recall of faults, precision of alarms, p95 by nearest rank, and pages per quiet queue-day."""
-    rows = [row(60.0, culprit=True), row(90.0, culprit=False), row(None), row(600.0, minimum_s=0.0)]
+    rows = [row(60.0, culprit=True), row(90.0, culprit=False), row(None), row(600.0, minimum_s=1.0)]
     rows.append(row(None, fault=None, minimum_s=None, false=2, false_pages=1, quiet_s=86_400 - 4800.0))
     found = figures(rows)
     assert found["faults"] == 4
@@ -150,6 +150,8 @@ def test_figures_of_a_few_runs() -> None:
     assert found["precision"] == 0.6
     assert figures([row(60.0, unrelated=3)])["precision"] == 0.25
     assert (found["median_s"], found["p95_s"]) == (90, 600)
-    assert found["ratio"] == 3, "2, 3, and 60 of a fault that can be detected at once: its minimum counts as one step of judging"
+    assert (found["ratio"], found["ratios"]) == (3, 3), "2, 3, and 60: a minimum counts as at least one step of judging"
+    at_once = figures([row(60.0), row(600.0, minimum_s=0.0)])
+    assert (at_once["ratio"], at_once["ratios"]) == (2, 1), "a fault that can be seen at once has no ratio"
     assert (found["culprit"], found["culprits"]) == (0.5, 2)
     assert found["pages_per_1000_days"] == pytest.approx(1000)
