@@ -82,7 +82,7 @@ def detection(rows: Sequence[Row]) -> str:
     """Show one line per rule."""
     lines = []
     for r in rows:
-        shares = [None if r[n] is None else f"{r[n]:.2f}" for n in ("recall", "precision")]
+        shares = [None if r[n] is None else f"{r[n]:.2f}" for n in ("recall", "precision", "precision_per_fault")]
         seconds = [None if r[n] is None else f"{r[n]:.0f}" for n in ("median_s", "p95_s")]
         ratio = None if r["ratio"] is None else f"{r['ratio']:.1f} of {r['ratios']}"
         pages = None if r["pages_per_1000_days"] is None else f"{r['pages_per_1000_days']:.0f}"
@@ -93,6 +93,7 @@ def detection(rows: Sequence[Row]) -> str:
         "faults",
         "recall",
         "precision",
+        "per fault",
         "median s",
         "p95 s",
         "× minimum",

@@ -118,12 +118,13 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> Row:
     ratios = [r["detected_s"] / max(r["minimum_s"], TRIGGER_MS / 1000) for r in detected if r["minimum_s"] > 0]
     blamed = [r["culprit"] for r in detected if r["culprit"] is not None]
     true = sum(r["true"] for r in rows)
-    alarms = true + sum(r["false"] + r["unrelated"] for r in rows)
+    wrong = sum(r["false"] + r["unrelated"] for r in rows)
     pages, days = sum(r["false_pages"] for r in rows), sum(r["quiet_s"] for r in rows) / 86_400
     return {
         "faults": len(faults),
         "recall": len(detected) / len(faults) if faults else None,
-        "precision": true / alarms if alarms else None,
+        "precision": true / (true + wrong) if true + wrong else None,
+        "precision_per_fault": len(detected) / (len(detected) + wrong) if len(detected) + wrong else None,
         "median_s": median(seconds) if seconds else None,
         "p95_s": seconds[max(0, -(-95 * len(seconds) // 100) - 1)] if seconds else None,
         "ratio": median(ratios) if ratios else None,

@@ -79,7 +79,7 @@ def test_tables_and_charts_are_made_of_the_rows(rows: list[Row]) -> None:
     """A table has one line per rule and the same number of columns in each line, and charts are SVG."""
     text = detection(summary(rows))
     assert text.count("\n") == len(summary(rows))
-    assert {line.count("|") for line in markdown(summary(rows)).splitlines()} == {12}
+    assert {line.count("|") for line in markdown(summary(rows)).splitlines()} == {13}
     assert "every fault detected" in misses(rows, "queuewatch")
     assert "poison/standard" in misses(rows, "CloudWatch: age > 5 min, 3 of 5")
     for picture in (time_to_detect(rows), thresholds(rows)):

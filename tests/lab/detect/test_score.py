@@ -149,6 +149,8 @@ def test_figures_of_a_few_runs() -> None:
     assert found["recall"] == 0.75
     assert found["precision"] == 0.6
     assert figures([row(60.0, unrelated=3)])["precision"] == 0.25
+    three_kinds = figures([row(60.0, true=3, false=1)])
+    assert (three_kinds["precision"], three_kinds["precision_per_fault"]) == (0.75, 0.5)
     assert (found["median_s"], found["p95_s"]) == (90, 600)
     assert (found["ratio"], found["ratios"]) == (3, 3), "2, 3, and 60: a minimum counts as at least one step of judging"
     at_once = figures([row(60.0), row(600.0, minimum_s=0.0)])
