@@ -1,9 +1,10 @@
-"""`python -m lab matrix|incidents|week|detect|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
+"""`python -m lab matrix|incidents|week|detect|publish|record`: run the laboratory. Prints a table; `--json` keeps the rows."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from lab import incidents, table
 from lab.detect import compare
 from lab.detect.pictures import write_pictures
+from lab.detect.publish import publish
 from lab.matrix import KINDS, Selection, run_matrix
 from lab.scenarios.matrix import SCENARIOS
 from lab.scenarios.reporting import instrumentation_of
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in getattr(options, "only", ()):
         if not any(part in name for name in scenarios):
             parser.error(f"--only {part}: no scenario has this in its name; there are {', '.join(scenarios)}")
+    options.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if arguments is None else arguments)])
     code: int = options.run(options)
     return code
 
@@ -86,8 +89,8 @@ def detect(options: argparse.Namespace) -> int:
         rows += some
         _progress(f"{n} of {count} runs, {time.monotonic() - began:.0f} s: {some[0]['scenario']}/{some[0]['kind']}")
         if options.json:
-            document = {"seeds": list(seeds), "basis": options.basis, "summary": compare.summary(rows)}
-            options.json.write_text(json.dumps({**document, "rows": rows}, indent=1) + "\n")
+            document = {"command": options.command, "seeds": list(seeds), "basis": options.basis, "rows": rows}
+            options.json.write_text(json.dumps({**document, "summary": compare.summary(rows)}, indent=1) + "\n")
     for seed in seeds:
         print(f"seed {seed}, {options.basis}")
         chosen = [row for row in rows if row["seed"] == seed]
@@ -95,8 +98,14 @@ def detect(options: argparse.Namespace) -> int:
     for rule in compare.RULES[:2]:
         print(table.misses(rows, rule.name), end="\n\n")
     if options.pictures:
-        write_pictures([row for row in rows if row["seed"] in compare.HELD_OUT] or rows, options.pictures)
+        write_pictures([row for row in rows if row["seed"] == seeds[0]], options.pictures)
     print(f"{time.monotonic() - began:.0f} s")
+    return 0
+
+
+def publish_detect(options: argparse.Namespace) -> int:
+    """Write docs/detection.json, the tables of docs/detection.md and its pictures."""
+    publish(json.loads(options.measured.read_text()), options.date, options.commit)
     return 0
 
 
@@ -165,10 +174,14 @@ def _parser() -> argparse.ArgumentParser:
     _kinds(compared)
     _one_basis(compared)
     _seeds(compared, [])
-    compared.add_argument("--pictures", type=Path, help="write the pictures into this folder")
+    compared.add_argument("--pictures", type=Path, help="write the pictures of the first seed into this folder")
     compared.add_argument("--markdown", action="store_true", help="tables for a page")
     _jobs(compared)
     _json(compared)
+    published = _command(commands, "publish", publish_detect, "write the figures, tables and pictures of docs/detection.md")
+    published.add_argument("measured", type=Path, help="the file that `detect --json` wrote")
+    published.add_argument("--date", required=True, help="when it ran: YYYY-MM-DD")
+    published.add_argument("--commit", required=True, help="of which commit")
     recorded = _command(commands, "record", record, "write one recording as files")
     recorded.add_argument("scenario", choices=list(ALL))
     recorded.add_argument("--kind", default="standard", choices=KINDS)

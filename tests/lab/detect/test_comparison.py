@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ import pytest
 from lab.__main__ import main
 from lab.detect.compare import HELD_OUT, SEEDS, Row, Selection, figures, rows_of, summary
 from lab.detect.pictures import thresholds, time_to_detect
+from lab.detect.publish import BEGIN, END, FIGURES, PAGE, page
 from lab.table import detection, markdown, misses
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(900)]  # hours are simulated, and the machine may be busy
@@ -86,14 +88,45 @@ def test_tables_and_charts_are_made_of_the_rows(rows: list[Row]) -> None:
         assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 
-def test_tuning_and_held_out_seeds_are_disjoint() -> None:
-    """Half of the seeds are held out, and every scenario that is possible for a kind of queue is run."""
-    assert not set(SEEDS) & set(HELD_OUT)
-    assert len(SEEDS) == len(HELD_OUT)
+def test_known_and_held_out_seeds_are_disjoint() -> None:
+    """What is published as known is not called held out, and every scenario that is possible for a kind of queue is run."""
+    published = json.loads(FIGURES.read_text())
+    assert not {*SEEDS, *published["seeds"]} & set(HELD_OUT)
+    assert Selection().seeds == (*SEEDS, *HELD_OUT)
     runs = Selection().runs()
     assert len(runs) == len(set(runs))
-    assert [seed for _, _, seed, _ in runs] == sorted(seed for _, _, seed, _ in runs)
+    assert [seed for seed, _ in groupby(seed for _, _, seed, _ in runs)] == [*SEEDS, *HELD_OUT], "one seed after the other"
     assert ("noisy_tenant", "fifo", 1, "full") not in runs
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    """The tables are those of the JSON file, whose summary is that of its rows."""
+    published = json.loads(FIGURES.read_text())
+    text = PAGE.read_text()
+    assert page(text, published) == text
+    for seed, found in published["summary"].items():
+        rows = [{**row, "limit_s": None} for row in published["rows"] if row["seed"] == int(seed)]
+        assert summary(rows) == found
+
+
+def test_publishing_writes_figures_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> None:
+    """All of a page is made from one file that `detect --json` wrote."""
+    monkeypatch.setattr("lab.detect.publish.FIGURES", tmp_path / "detection.json")
+    monkeypatch.setattr("lab.detect.publish.PAGE", tmp_path / "detection.md")
+    monkeypatch.setattr("lab.detect.publish.DOCS", tmp_path)
+    (tmp_path / "detection.md").write_text(f"before\n{BEGIN}old\n{END}\nafter\n")
+    fresh = [{**row, "seed": HELD_OUT[0]} for row in rows]
+    measured = {"command": "c", "basis": "full", "seeds": [1, HELD_OUT[0]], "rows": [*rows, *fresh]}
+    (tmp_path / "measured.json").write_text(json.dumps(measured))
+    assert main(["publish", str(tmp_path / "measured.json"), "--date", "2026-11-28", "--commit", "abc1234"]) == 0
+    published = json.loads((tmp_path / "detection.json").read_text())
+    assert (published["seeds"], published["held_out"], published["commit"]) == ([1], [HELD_OUT[0]], "abc1234")
+    text = (tmp_path / "detection.md").read_text()
+    assert text.startswith(f"before\n{BEGIN}\nRun on 2026-11-28 at commit `abc1234`: `c`.\n")
+    assert text.endswith(f"|\n\n{END}\nafter\n")
+    assert f"Seed {HELD_OUT[0]}, held out: " in text
+    assert (text.count("| queuewatch |"), text.count("| Burrow's rules |")) == (2, 1)
+    assert (tmp_path / "images" / "detection-time.svg").exists()
 
 
 def test_the_command_writes_rows_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
