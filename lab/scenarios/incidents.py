@@ -90,7 +90,10 @@ def producers_doubled(kind: str, seed: int) -> Recording:
 
 
 def window_too_short(kind: str, seed: int) -> Recording:
-    """From minute 20 on, a tenth of the messages takes 20 to 60 s at a visibility timeout of 30 s."""
+    """From minute 20 on, a tenth of the messages takes 20 to 60 s at a visibility timeout of 30 s.
+
+    A FIFO queue refuses their deletions, so some of them are received again until they are dead letters.
+    """
     world = World("window_too_short", kind, seed, HOUR_S)
     service_s = 1.0
 
@@ -100,7 +103,7 @@ def window_too_short(kind: str, seed: int) -> Recording:
 
     world.produce(steady(1.2), 1.2, mark=mark)
     world.consume(lognormal(service_s), 4, threads=4)
-    recording = world.run(frozenset())
+    recording = world.run(POISON)
     long = first_long_work(world.history.of(world.queue.name).deliveries, FAULT_MS, longest_work_s(service_s))
     world.label("window_too_short", FAULT_S, _seconds(long), "WindowTooShort")
     return recording
