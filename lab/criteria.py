@@ -5,13 +5,13 @@ Each function compares one thing and returns how often it is wrong; `judge` comb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.harness import Outcome, first_at
 from lab.history import Counts, QueueHistory
-from lab.recording import Recording
+from lab.recording import Label, Recording
 from lab.telemetry import Instrumentation
 
 DEATH_DETECTED_WITHIN_S = 360.0
@@ -36,6 +36,8 @@ class Verdict:
     """Critical signals on a healthy queue, or before there was a fault."""
     other_criticals: tuple[str, ...]
     """Critical signals after the fault that neither name it nor follow from it. Reported, but not judged."""
+    blamed_healthy: tuple[str, ...]
+    """Critical signals that name a message, group or consumer where another one is labelled."""
     detected_after_s: float | None
     """Seconds from the fault to the first signal that names it."""
     detected_in_time: bool | None
@@ -68,6 +70,7 @@ class Verdict:
         """The names of the criteria that do not hold."""
         found = {
             "false_criticals": bool(self.false_criticals),
+            "blamed_healthy": bool(self.blamed_healthy),
             "detected_in_time": self.detected_in_time is False,
             "lost_signals": bool(self.lost_signals),
             "ok_while_dead": bool(self.ok_while_dead),
@@ -98,6 +101,7 @@ def judge(
     return Verdict(
         false_criticals=_criticals(outcome, fault_at, None),
         other_criticals=() if fault_at is None else _criticals(outcome, fault_at, recording.allowed),
+        blamed_healthy=blamed_healthy(recording.labels, outcome),
         detected_after_s=detected,
         detected_in_time=None if dead is None else detected is not None and detected <= DEATH_DETECTED_WITHIN_S,
         lost_signals=None if dead is None else lost(outcome, "QueueStalled", dead.queue, dead.from_ms),
@@ -125,6 +129,18 @@ def _criticals(outcome: Outcome, fault_at: int | None, allowed: frozenset[str] |
         wanted = before if allowed is None else not before and s["signal"] not in allowed
         if wanted:
             found.add(s["signal"])
+    return tuple(sorted(found))
+
+
+def blamed_healthy(labels: Sequence[Label], outcome: Outcome) -> tuple[str, ...]:
+    """Return critical signals with a subject that is not the labelled one; not judged where no label names such a subject."""
+    found = set()
+    for field in ("message_id", "group", "consumer"):
+        faulty = {getattr(label, field) for label in labels} - {None}
+        for s in outcome.fired(severity="critical"):
+            named = s.get(field)
+            if faulty and named and named not in faulty and not s.get("folded") and s.get("alerting") is not False:
+                found.add(f"{s['signal']} {named}")
     return tuple(sorted(found))
 
 

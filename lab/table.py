@@ -10,8 +10,8 @@ from typing import Any
 Row = Mapping[str, Any]
 
 CRITERIA = (
-    "false_criticals", "detected_in_time", "lost_signals", "ok_while_dead", "depth", "age_violations", "not_exact", "dead_age",
-    "tracked",
+    "false_criticals", "blamed_healthy", "detected_in_time", "lost_signals", "ok_while_dead", "depth", "age_violations",
+    "not_exact", "dead_age", "tracked",
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def matrix_cells(rows: Sequence[Row]) -> str:
                 f"{row['scenario']}/{row['kind']}",
                 f"{row['basis']}/{row['counts']}",
                 " ".join(row["broken"]) or "holds",
-                ",".join(row["false_criticals"]) or ".",
+                ",".join((*row["false_criticals"], *row["blamed_healthy"])) or ".",
                 row["detected_after_s"],
                 row["ok_while_dead"],
                 depth if row["depth_wrong"] else ".",

@@ -9,6 +9,7 @@ import pytest
 from lab import criteria
 from lab.harness import Outcome
 from lab.history import Counts, History, QueueHistory
+from lab.recording import Label
 from lab.simulation import ms
 from lab.telemetry import INSTRUMENTATIONS, Instrumentation
 
@@ -80,6 +81,22 @@ def test_a_signal_that_ends_during_the_fault_is_lost() -> None:
     outcome.signals += [signal(200), signal(310, "resolved"), signal(380)]
     assert criteria.lost(outcome, "QueueStalled", "q", ms(100)) == 2
     assert criteria.lost(outcome, "QueueStalled", "other", ms(100)) == 0
+
+
+def test_a_critical_signal_must_name_what_is_labelled() -> None:
+    """One that names no such thing is not judged, nor is one that nobody is notified of, nor a run whose label names nothing."""
+    label = Label("poison", "q", ms(100), None, ms(120), message_id="m", group="g")
+    outcome = published("x", "", {})
+    outcome.signals += [
+        signal(200, name="PoisonMessage", message_id="m"),
+        signal(210, name="GroupStuck", group="g"),
+        signal(220, name="GroupStuck", group="other"),
+        signal(230, name="PoisonMessage", message_id="n", folded="QueueFailing"),
+        signal(240, name="PoisonMessage", message_id="n", severity="warning"),
+        signal(250, name="SlowConsumer", consumer="c"),
+    ]
+    assert criteria.blamed_healthy([label], outcome) == ("GroupStuck other",)
+    assert criteria.blamed_healthy([Label("consumers_dead", "q", ms(100), None, ms(120))], outcome) == ()
 
 
 def test_status_ok_is_wrong_only_after_the_time_to_detect() -> None:
