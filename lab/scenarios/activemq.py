@@ -96,7 +96,7 @@ def mq_hung(_kind: str, seed: int) -> Recording:
     """worker-2 stops working and stays connected, with up to a hundred messages in its prefetch window."""
     world = MqWorld("mq_hung", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, hung=True))
-    recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
+    recording = world.run(frozenset(HELD))
     return _held(recording, "hung_consumer")
 
 
@@ -104,7 +104,7 @@ def mq_slow(_kind: str, seed: int) -> Recording:
     """worker-2 becomes ten times slower; the messages in its prefetch window wait behind it while the others are idle."""
     world = MqWorld("mq_slow", seed)
     world.sim.at_s(FAULT_S, partial(world.consumers[1].change, slow_factor=10.0))
-    recording = world.run(frozenset({"MessageHeldTooLong", "SlowConsumer", "MessageTooOld"}))
+    recording = world.run(frozenset(HELD))
     return _held(recording, "slow_consumer")
 
 

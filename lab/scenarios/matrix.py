@@ -22,10 +22,10 @@ BUSY_PER_S = 1.75
 Scenario = Callable[[str, int], Recording]
 """A function of the kind of queue (standard or fifo) and a seed."""
 
-AFTERMATH = frozenset({"MessageTooOld", "QueueLagging"})
+AFTERMATH = frozenset({"QueueLagging"})
 """Signals that any growing backlog may raise."""
 DEATH = frozenset({"QueueStalled", "GroupStuck", "QueueSilent"}) | AFTERMATH
-POISON = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived", "MessageTooOld"})
+POISON = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived"})
 
 
 def healthy_busy(kind: str, seed: int) -> Recording:

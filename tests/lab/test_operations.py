@@ -15,6 +15,7 @@ from lab.simulation import T0_MS, ms
 from lab.telemetry import INSTRUMENTATIONS, arrived_events, seen
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.settings import Settings
+from streaming.judge.signals import SIGNAL_NAMES
 
 FULL = INSTRUMENTATIONS["full"]
 
@@ -129,3 +130,4 @@ def test_every_fault_is_labelled_with_its_signal_and_the_time_it_is_detectable(n
         assert label.fault in EXPECTED_DETECTIONS
         assert (label.cause_ms or label.from_ms) <= label.from_ms <= label.detectable_ms <= recording.ends_at
         assert label.expected or EXPECTED_DETECTIONS[label.fault].signals
+        assert recording.allowed.union(label.expected) <= set(SIGNAL_NAMES), "an alert of Prometheus alone is no signal"
