@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.detect.compare import HELD_OUT, summary, trade
 from lab.detect.pictures import write_pictures
+from lab.detect.score import too_early
 from lab.table import markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -66,7 +67,13 @@ def tables(published: Document) -> str:
 
 
 def publish(measured: Document, date: str, commit: str) -> None:
-    """Write all three. The pictures show the first seed."""
+    """Write all three. The pictures show the first seed.
+
+    Raises ValueError if a rule detected a fault before it could be told from health.
+    """
+    early = too_early(measured["rows"])
+    if early:
+        raise ValueError(f"{len(early)} faults were detected before it was possible, the first in {early[0]}")
     published = document(measured, date, commit)
     FIGURES.write_text(encoded(published), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), published), encoding="utf-8")

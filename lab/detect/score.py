@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,9 @@ from lab.simulation import T0_MS
 
 SAME_WITHIN_MS = 60_000
 """Alarms of one kind on one queue that start within a minute of each other's end count as one notification."""
+
+
+TOLERANCE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,12 @@ def about(alarm: Alarm, recording: Recording) -> bool:
     if alarm.says_what and alarm.what not in recording.allowed.union(label.expected):
         return False
     return None in (alarm.consumer, label.consumer) or alarm.consumer == label.consumer
+
+
+def too_early(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of rules that detected a fault before it could be told from health: a label or a rule must be wrong."""
+    faults = (row for row in rows if row["detected_s"] is not None)
+    return [row for row in faults if row["detected_s"] < row["minimum_s"] - TOLERANCE_S]
 
 
 def culprits(label: Label) -> frozenset[str]:

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.simulation
 
 FASTEST = [
     ("broken_deploy", "fifo", {"QueueFailing": 70, "GroupStuck": 70}),
+    ("rolling_broken_deploy", "fifo", {"QueueFailing": 110}),
+    ("bad_host", "fifo", {"QueueFailing": 110}),
     ("hung_consumer", "fifo", {"SlowConsumer": 40}),
     ("look_ahead_saturated", "fifo", {"LookAheadSaturated": 10.7, "PoisonMessage": 60.7}),
     ("worker_loses", "standard", {"MessageDropped": 9.1}),
@@ -21,6 +23,7 @@ FASTEST = [
     ("mq_hung", "standard", {"SlowConsumer": 40}),
     ("dead_letters_expiring", "standard", {"DeadLetterExpiring": 10}),
     ("window_too_short", "standard", {"WindowTooShort": 270}),
+    ("window_too_short", "fifo", {"WindowTooShort": 180}),
     ("producers_stopped", "standard", {"QueueSilent": 60}),
     ("collector_dead", "standard", {"TelemetryStale": 90}),
     ("noisy_tenant", "standard", {"NoisyGroup": 10}),
@@ -41,4 +44,5 @@ def test_a_fault_is_reported_by_name_in_time(scenario: str, kind: str, signals: 
     first = {name: harness.first_at(outcome.fired(name), fault.from_ms) for name in signals}
     late = {name: at for name, at in first.items() if at is None or at > fault.from_ms + round(signals[name] * 1000) + TRIGGER_MS}
     assert late == {}
+    assert min(at for at in first.values() if at is not None) >= fault.detectable_ms, "before that, it is chance"
     assert all(outcome.fired(name)[0]["at"] >= fault.from_ms for name in signals), "none of them is a false alarm"

@@ -12,7 +12,8 @@ import pytest
 from lab.__main__ import main
 from lab.detect.compare import HELD_OUT, SEEDS, Row, Selection, figures, rows_of, summary
 from lab.detect.pictures import thresholds, time_to_detect
-from lab.detect.publish import BEGIN, END, FIGURES, PAGE, page
+from lab.detect.publish import BEGIN, END, FIGURES, PAGE, page, publish
+from lab.detect.score import too_early
 from lab.table import detection, markdown, misses
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(900)]  # hours are simulated, and the machine may be busy
@@ -46,13 +47,14 @@ def test_queuewatch_detects_and_names_every_fault_without_false_alarms(rows: lis
 
 def test_nothing_is_detected_before_it_can_be_told_from_health(rows: list[Row]) -> None:
     """A rule that is earlier would be right by chance, or the minimum of the label is the limit of some rule."""
-    early = [r for r in rows if r["detected_s"] is not None and r["detected_s"] < r["minimum_s"] - 0.5]
-    assert early == []
+    assert too_early(rows) == []
+    (row,) = of(rows, "queuewatch", "poison")
+    assert too_early([{**row, "minimum_s": row["detected_s"] + 1}]) != []
 
 
 @pytest.mark.parametrize(("scenario", "within_s"), [("poison", 80), ("consumers_dead", 320), ("clock_ahead", 20)])
 def test_faults_are_detected_within_these_times(rows: list[Row], scenario: str, within_s: float) -> None:
-    """Detection is at the second failing receive, after five minutes without a settlement, and at the first event."""
+    """Detection is at the third receive, after five minutes without a settlement, and at the first event."""
     (row,) = of(rows, "queuewatch, by the fault's name", scenario)
     assert row["detected_s"] <= within_s
 
@@ -127,6 +129,9 @@ def test_publishing_writes_figures_tables_and_pictures(tmp_path: Path, monkeypat
     assert f"Seed {HELD_OUT[0]}, held out: " in text
     assert (text.count("| queuewatch |"), text.count("| Burrow's rules |")) == (2, 1)
     assert (tmp_path / "images" / "detection-time.svg").exists()
+    early = [{**row, "minimum_s": 3600.0} for row in rows]
+    with pytest.raises(ValueError, match="before it was possible"):
+        publish({**measured, "rows": early}, "2026-11-28", "abc1234")
 
 
 def test_the_command_writes_rows_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
