@@ -14,7 +14,6 @@ pytestmark = pytest.mark.simulation
 
 FASTEST = [
     ("broken_deploy", "fifo", {"QueueFailing": 70, "GroupStuck": 70}),
-    ("rolling_broken_deploy", "fifo", {"QueueFailing": 110}),
     ("bad_host", "fifo", {"QueueFailing": 110}),
     ("hung_consumer", "fifo", {"SlowConsumer": 40}),
     ("look_ahead_saturated", "fifo", {"LookAheadSaturated": 10.7, "PoisonMessage": 60.7}),
