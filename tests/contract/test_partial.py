@@ -286,3 +286,22 @@ def test_no_bound_of_an_age_passes_the_reported_retention(tmp_path: Path) -> Non
     lines = replayed(counted([min(6 * i, 120) for i in range(80)], retention_s=600), tmp_path, every="300s")
     ages = lines.metric("oldest_message_age_seconds", queue="q", scope="all")
     assert (ages[300], ages[2_100]) == (270, 600)
+
+
+def test_the_depth_of_a_queue_of_which_everything_is_reported_is_what_is_tracked(tmp_path: Path) -> None:
+    """Counts are a minute late, and consumers are away from 600 to 800 s: the backlog of then is not shown once they are back."""
+    lives = [(at, 800 + (at - 590) / 8 if 590 <= at < 790 else at + 10) for at in range(0, 900, 2)]
+    events = []
+    for sent, received in lives:
+        about = {"message_id": f"m{sent}"}
+        events += [
+            ev("sent", sent, **about),
+            ev("received", received, receive_count=1, **about),
+            ev("deleted", received + 1, **about),
+        ]
+    for at in range(0, 900, 30):
+        visible = sum(sent <= at - 60 < received for sent, received in lives)
+        in_flight = sum(received <= at - 60 < received + 1 for _, received in lives)
+        events.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
+    depths = replayed(ordered(events), tmp_path, until_s=895).metric("queue_messages", state="visible")
+    assert (depths[720], depths[780], depths[840]) == (66, 96, 5)

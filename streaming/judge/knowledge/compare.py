@@ -104,7 +104,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
         depth.at, _ends_agree(before, depth, past, lately, in_flight) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0)
     )
     e.sends.observe(depth.at, _sends_agree(before, depth, past))
-    _update_exactness(e, before, depth, past, at_count, in_flight)
+    _update_exactness(e, before, depth, past, at_count, in_flight, prompt=_is_prompt(depth, tracked, lately))
     e.counted_at = depth.at
 
 
@@ -139,8 +139,17 @@ def _compare_signs(e: Evidence, counted: int, tracked: list[int]) -> None:
     e.below = MEMORY_OF_SIGNS * e.below + ((1 + LEAST_SHORTFALL) * counted < min(tracked))
 
 
+def _is_prompt(depth: Depth, tracked: int, lately: Window) -> bool:
+    """Whether a count that is exact is not one of some time before: it is what was `tracked` then, or what never was lately.
+
+    While as many messages arrive all the time, a count that is a minute late grows by as many as a prompt one.
+    """
+    earlier = lately["unsettled"][: lately.last_before(depth.at) + 1].tolist()
+    return depth.unsettled == tracked or not min(earlier, default=tracked) <= depth.unsettled <= max(earlier, default=tracked)
+
+
 def _update_exactness(
-    e: Evidence, before: list[tuple[int, int]], depth: Depth, past: Window, at_count: int, in_flight: int
+    e: Evidence, before: list[tuple[int, int]], depth: Depth, past: Window, at_count: int, in_flight: int, *, prompt: bool
 ) -> None:
     """Update how many counts in a row were exactly what is reported. `before`: see `_ends_agree`; `at_count`: its sample."""
     if depth.in_flight or in_flight:
@@ -157,7 +166,7 @@ def _update_exactness(
             # While messages leave, seen or not, a part of the sends may equal the growth by chance.
             stands = not departed and depth.in_flight == in_flight
             e.exact_sends = e.exact_sends + 1 if stands and growth == sent else 0
-            if e.exact_sends >= EXACT_COUNTS:
+            if e.exact_sends >= EXACT_COUNTS and prompt:
                 e.exact_at = depth.at
 
 

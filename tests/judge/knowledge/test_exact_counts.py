@@ -13,13 +13,16 @@ from streaming.judge.window import COLUMN, FIELDS, Window
 POLL_MS = 30_000
 
 
-def compared(counts: int, *, departed_per_s: float, in_flight: int) -> Evidence:
-    """Compare counts that grow by a message a second, of which every send is reported, and some departures."""
+def compared(counts: int, *, departed_per_s: float = 0.0, in_flight: int = 0, above: int = 0) -> Evidence:
+    """Compare counts that grow by a message a second, of which every send is reported, and some departures.
+
+    They are `above` what is tracked.
+    """
     at = np.arange(10_000, POLL_MS * counts + 20_001, 10_000, dtype=np.int64)
     values = np.zeros((len(at), len(FIELDS)), dtype=np.int64)
     values[:, COLUMN["sent"]] = values[:, COLUMN["unsettled"]] = at // 1000
     values[:, COLUMN["departed"]] = at / 1000 * departed_per_s
-    depths = [Depth(POLL_MS * n, 30 * n, in_flight, 0) for n in range(1, counts + 1)]
+    depths = [Depth(POLL_MS * n, max(30 * n + above, 0), in_flight, 0) for n in range(1, counts + 1)]
     e = Evidence()
     for i, depth in enumerate(depths):
         compare_count(e, depths[:i], depth, Window(at, values))
@@ -39,9 +42,17 @@ def test_growth_by_the_reported_sends_shows_exact_counts_only_while_nothing_leav
     assert compared(6, departed_per_s=departed_per_s, in_flight=in_flight).counts_are_exact() is exact
 
 
+@pytest.mark.parametrize(
+    ("above", "exact"), [(-60, False), (-10, False), (2, True)], ids=["a minute late", "late", "one is unreported"]
+)
+def test_a_late_count_that_grows_by_the_sends_is_not_exact(above: int, exact: bool) -> None:
+    """It is what was tracked some time before. A count of more than ever were is none of these."""
+    assert compared(8, above=above).counts_are_exact() is exact
+
+
 def test_counts_that_were_exact_are_so_for_ten_minutes() -> None:
     """After that, they may have become late."""
-    e = compared(6, departed_per_s=0.0, in_flight=0)
+    e = compared(6)
     e.seen_at = e.exact_at + EXACT_FOR_MS + 1
     assert not e.counts_are_exact()
 
