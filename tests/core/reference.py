@@ -115,8 +115,8 @@ class Message:
 
     @property
     def entered(self) -> bool:
-        """Whether its entry into the queue was reported."""
-        return bool(self.of("sent") or self.of("moved_back") or self.arrivals)
+        """Whether its entry into the queue was reported, not only shown by a receive."""
+        return bool(self.of("sent") or self.of("moved_back") or any(how == "event" for _, how in self.arrivals))
 
     def failed_deliveries(self, now: int) -> int:
         """Count deliveries that ended without a settlement; a later deletion or redrive settles the last one.

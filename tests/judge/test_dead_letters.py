@@ -218,3 +218,18 @@ def test_nobody_is_told_to_instrument_the_producers_of_a_dead_letter_queue() -> 
         [queues[queue]] = judged(in_steps(events, 10, 240)).snapshots[-1].queues
     assert {view.basis for view in queues.values()} == {"consumers"}
     assert (queues["orders"].next_step, queues["d"].next_step) == ("instrument its producers", "")
+
+
+@pytest.mark.parametrize("names_source", [False, True])
+def test_receives_that_show_moves_are_no_sends(names_source: bool) -> None:
+    """Nobody reports what was moved and not received, so the age of the oldest dead letter is not exact."""
+    events = [event("queue_state", 0, "d", attributes={"is_dead_letter_queue": True})]
+    for n in range(30):
+        about = {"message_id": f"m{n}", "consumer": "c"}
+        origin = {"from_queue": "orders"} if names_source else {}
+        events.append(event("received", 5_000 * n, "d", receive_count=1, sent_at=T0 + 5_000 * n - 1_000, **about, **origin))
+        if n < 29:
+            events.append(event("deleted", 5_000 * n + 500, "d", **about))
+    events = [e | {"system": "cloudflare_queues"} for e in events]
+    (view,) = [view for view in judged(in_steps(events, 10, 240)).snapshots[-1].queues if view.queue == "d"]
+    assert (view.basis, view.basis_reason) == ("consumers", "moves to d are not seen")

@@ -101,8 +101,10 @@ def _touched(state: ShardState, seg: Segments) -> None:
     live, rows, code = state.rows, seg.rows, seg["code"]
     flags = live.at("flags", rows)
     was_touched, was_unsent = (flags & F_TOUCHED) != 0, (flags & F_UNSENT) != 0
-    # A move into the queue, reported from its other end, counts as a send.
-    entered = ((flags & F_ENTERED) != 0) | seg.any((code == SENT) | (code == REDRIVEN_IN) | (code == ARRIVED))
+    # A move into the queue, reported from its other end, counts as a send. One that a receive shows does not: nothing is known of
+    # those that were not received.
+    moved_in = (code == ARRIVED) & ((seg["flags"] & BY_RECEIVE) == 0)
+    entered = ((flags & F_ENTERED) != 0) | seg.any((code == SENT) | (code == REDRIVEN_IN) | moved_in)
     touches = ((code == RECEIVED) | (code >= FIRST_END)) & ((seg["flags"] & PRIMARY) != 0)
     touched = was_touched | seg.any(touches)
     unsent = touched & ~entered & (was_unsent | ~was_touched)

@@ -88,7 +88,7 @@ def withdraw_arrivals(state: ShardState, queues: Array, settings: Settings) -> N
     hit = nonzero(chosen[rows["queue"]])
     hit = hit[(rows.at("flags", hit) & np.uint32(F_ARRIVED)) != 0]
     flags = rows.at("flags", hit)
-    # An arrival counts as an entry into the queue, like a send.
+    # An inferred arrival counts as an entry into the queue, like a send.
     entered = (flags & np.uint32(F_ENTERED | F_SENT)) == F_ENTERED
     unsent = entered & ((flags & np.uint32(F_TOUCHED)) != 0)
     count_rows(state, hit[unsent], T_TOUCHED_UNSENT)
