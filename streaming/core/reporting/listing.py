@@ -160,7 +160,10 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
 
 
 def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[HeldBy]]:
-    """Return, per queue (by index), what each consumer holds, the longest held first."""
+    """Return, per queue (by index), what each consumer holds, the longest held first.
+
+    Of messages dispatched to it at once, it works on the one that was sent first: that one is its oldest.
+    """
     rows = state.rows
     if not rows.has("consumer"):
         return {}
@@ -169,23 +172,25 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
         return {}
     since = held_since(state, held)
     consumer = rows.at("consumer", held)
-    order = np.lexsort((rows.key[held], since, consumer))
+    ranks = [since, *(rows.at(name, held) for name in ("sent", "seq_hi", "seq_lo")), rows.key[held]]
+    order = np.lexsort((*reversed(ranks), consumer))
     held, since, consumer = held[order], since[order], consumer[order]
     first = nonzero(run_starts(consumer))
+    ranks_of_first = zip(*(column[order][first].tolist() for column in ranks), strict=True)
     counts = np.diff(np.append(first, len(held)))
     out: dict[int, list[HeldBy]] = {}
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
     message_ids = state.message_ids(held[first])
     extended = (rows.at("window_code", held[first]) == EXTENDED).tolist()
-    holders = zip(since[first].tolist(), names, first.tolist(), counts.tolist(), message_ids, extended, owners, strict=True)
-    for since_ms, name, start, n, message_id, is_extended, number in sorted(holders, key=lambda one: (one[0], one[1] or "")):
+    holders = zip(ranks_of_first, names, first.tolist(), counts.tolist(), message_ids, extended, owners, strict=True)
+    for rank, name, start, n, message_id, is_extended, number in sorted(holders, key=lambda one: (one[0][0], one[1] or "")):
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
             reported = state.consumer_states.get((number, name or ""))
             counted_at = reported.dispatched_at if reported is not None else 0
             at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
-            listed.append(HeldBy(name or "", n, since_ms, message_id, is_extended, at_count))
+            listed.append(HeldBy(name or "", n, rank[0], message_id, is_extended, at_count, rank))
     return out
 
 

@@ -128,6 +128,8 @@ class HeldBy(NamedTuple):
     """Whether that one's window was extended since its latest receive."""
     held_at_count: int
     """How many of them it held when the broker last counted what it holds (`dispatched` of its `consumer_state`)."""
+    rank: tuple[int, ...]
+    """The place of the oldest one: the lower, the earlier it was dispatched or, of those dispatched at once, sent."""
 
 
 class ConsumerResults(NamedTuple):

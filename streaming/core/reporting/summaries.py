@@ -154,7 +154,7 @@ def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
     for held in b:
         other = known.get(held.consumer)
         if other is not None:
-            oldest = min(held, other, key=lambda h: (h.since, h.message_id))
+            oldest = min(held, other, key=lambda h: h.rank)
             at_count = held.held_at_count + other.held_at_count
             held = oldest._replace(held=held.held + other.held, held_at_count=at_count)
         known[held.consumer] = held
