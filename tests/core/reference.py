@@ -14,6 +14,7 @@ Wire = dict[str, Any]
 ENDS = {"deleted", "dead_lettered", "redriven", "expired", "dropped"}
 POISON_RECEIVES = 3
 GROUP_STUCK_MIN_MS = 60_000
+CLOCKS_DIFFER_MS = 60_000
 
 
 @dataclass
@@ -64,6 +65,13 @@ class Message:
             seen.setdefault(e.get("receive_count") or repr(sorted(e.items())), e)
         return list(seen.values())
 
+    def came_earlier(self, delivery: Wire) -> bool:
+        """Whether the counts show that it came before a receive dated up to a minute before it; a redrive restarts the counts."""
+        count, at = delivery.get("receive_count") or 0, delivery["at"]
+        others = [(e.get("receive_count") or 0, e["at"]) for e in self.receives]
+        overtaken = any(other > count and other_at <= at <= other_at + CLOCKS_DIFFER_MS for other, other_at in others)
+        return count > 0 and overtaken and not self.of("redriven")
+
     @property
     def receive_count(self) -> int:
         reported = [int(e.get("receive_count", 0)) for e in self.events if e["type"] != "sent"]
@@ -89,7 +97,7 @@ class Message:
     def left(self) -> bool:
         """Whether it was settled, moved or lost, or was never here."""
         ends = [e["at"] for e in self.events if e["type"] in ENDS]
-        last_received = max((e["at"] for e in self.receives), default=0)
+        last_received = self.last_received
         return self.disproved_at is not None or any(at >= last_received for at in ends)
 
     @property
@@ -106,7 +114,7 @@ class Message:
 
     @property
     def last_received(self) -> int:
-        return max((int(e["at"]) for e in self.receives), default=0)
+        return max((int(e["at"]) for e in self.receives if not self.came_earlier(e)), default=0)
 
     @property
     def touched(self) -> bool:
@@ -123,8 +131,7 @@ class Message:
 
         How one would have ended that was under way when its message proved to be elsewhere is unknown.
         """
-        last_received = max((e["at"] for e in self.receives), default=0)
-        settled = any(e["type"] in {"deleted", "redriven"} and e["at"] >= last_received for e in self.events)
+        settled = any(e["type"] in {"deleted", "redriven"} and e["at"] >= self.last_received for e in self.events)
         open_ = not self.ended and self.state(now) == "in_flight"
         cut_short = self.disproved_at is not None and bool(self.moves()) and self.state(self.disproved_at) == "in_flight"
         return max(len(self.receives) - (settled or open_ or cut_short), 0)
@@ -160,7 +167,11 @@ class Message:
         return max((int(e.get("visible_at", 0)) for e in self.of("sent")), default=0)
 
     def moves(self) -> list[Wire]:
-        """Return receives, extensions and releases in order."""
+        """Return receives, extensions and releases in order, without those that came before an earlier dated receive."""
+        return [move for move in self.all_moves() if not self.came_earlier(move)]
+
+    def all_moves(self) -> list[Wire]:
+        """Return receives, extensions and releases by their times."""
         return self.of("received", "extended", "released")
 
     def window_end(self, move: Wire) -> int:
@@ -184,7 +195,7 @@ class Message:
         start = self.sent_at if self.arrived_at is None else self.arrived_at
         if self.fifo or self.arrived_at is not None:
             return start
-        moves = self.moves()
+        moves = self.all_moves()
         receives = [(i, m) for i, m in enumerate(moves) if m["type"] == "received"]
         before = 0
         for nth, (_, move) in enumerate(receives):

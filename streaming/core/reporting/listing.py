@@ -124,7 +124,7 @@ class Viewer:
             starts=np.searchsorted(of, np.arange(len(rows) + 1)),
             at=happened,
             what=np.where(code == RECEIVED, 0, np.where(code == EXTENDED, 1, 2)),
-            receive_count=combined("receive_count", "receive_count"),
+            receive_count=np.where((code == RECEIVED) | ~has_timeline[of], combined("receive_count", "receive_count"), 0),
             end=end,
             consumers=state.consumers.taken(combined("consumer", "consumer")),
         )

@@ -27,6 +27,8 @@ ROW_COLUMNS: dict[str, tuple[str, int]] = {
     "window_code": ("u1", 0),
     "delay": ("i8", 0),
     "ended": ("i8", 0),
+    "outdated_end": ("i8", 0),  # an end before a later delivery, which may prove to be an earlier one…
+    "outdated_end_code": ("u1", 0),  # …and which kind of end: see tracking/delivery_order
     "restart": ("i8", 0),  # when CloudWatch's age last restarts…
     "restart_before": ("i8", 0),  # …and the time before, while that is still to come
     "consumer": ("i4", -1),
@@ -51,6 +53,7 @@ TIMES = (
     "last_received",
     "window_at",
     "ended",
+    "outdated_end",
     "arrived",
     "arrived_noticed",
     "ended_noticed",
@@ -82,6 +85,7 @@ F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delive
 F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
 F_PLACEHOLDER = 1 << 23  # a dead letter inferred in an ordered queue, in the shard of its source: see tracking/placeholder_rows
 F_TARGET_UNNAMED = 1 << 24  # its move was reported, but not where to: see tracking/unnamed_targets
+F_COUNTS_RESTART = 1 << 25  # it was redriven: its receives may count from one again
 F_ENDED = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 

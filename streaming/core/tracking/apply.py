@@ -15,10 +15,9 @@ from streaming.core.events.events import (
     DEAD_LETTERED,
     FIRST_END,
     RECEIVED,
-    REDRIVEN_IN,
     Events,
 )
-from streaming.core.events.flags import BY_RECEIVE, PRIMARY, SAME_ID
+from streaming.core.events.flags import BY_RECEIVE, PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
@@ -31,6 +30,7 @@ from streaming.core.tracking.admission import over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
+from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, remember_outdated_ends, returns
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
@@ -107,6 +107,7 @@ def _insert(
 def _apply_in_epochs(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
     """Apply the events of all messages, and return the results. What follows a redelivery of an ended message comes later."""
     columns = seg.columns
+    columns["came_earlier"] = came_earlier(state, seg)
     epochs = _epochs(state, columns, seg.starts, seg.rows)
     if epochs is None:
         return apply_segments(state, events, seg, results, settings)
@@ -196,8 +197,7 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     code, at = columns["code"], columns["at"]
     is_end = code >= FIRST_END
     # A message that has a new id was redriven once: a later report of that is another one of the same redrive.
-    returns = (code == REDRIVEN_IN) & ((columns["flags"] & SAME_ID) != 0)
-    enters = (code == RECEIVED) | (code == ARRIVED) | returns
+    enters = ((code == RECEIVED) & ~columns["came_earlier"]) | (code == ARRIVED) | returns(columns)
     ended = state.rows.at("ended", rows)
     has_end = np.logical_or.reduceat(is_end, starts) | (ended > 0)
     lengths = np.diff(np.append(starts, len(code)))
@@ -253,6 +253,9 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
         was = (flags & flag) != 0
         if was.any():
             add_fingerprints(state, fingerprint(live.key[rows[was]], ended[was], np.uint64(code), np.uint64(0)), ended[was])
+    kind, is_move = outdated_end_of(flags)
+    known = kind > 0
+    remember_outdated_ends(state, rows[known], ended[known], kind[known], is_move[known])
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(F_ENDED | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))

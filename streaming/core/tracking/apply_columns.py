@@ -27,6 +27,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking import attempts
 from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_windows
 from streaming.core.tracking.apply_ends import apply_ends
+from streaming.core.tracking.delivery_order import end_again, forget_outrun, note_restarts
 from streaming.core.tracking.durations import count_durations
 from streaming.core.tracking.overtaken import note_reached
 from streaming.core.tracking.results import ACCEPTED, DUPLICATE
@@ -40,7 +41,10 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     _touched(state, seg)
     accepted_receive = apply_deliveries(state, seg, duplicate)
     attempts.record(state, seg.columns, seg.starts, seg.rows, ~duplicate, settings)
+    note_restarts(state, seg)
+    outrun = forget_outrun(state, seg)
     apply_windows(state, seg)
+    end_again(state, outrun)
     _touch_queues(state, seg)
     state.queues.count(seg["queue"][accepted_receive], T_RECEIVED)
     _names(state, seg)

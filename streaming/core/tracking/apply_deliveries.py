@@ -83,9 +83,9 @@ def unseen_receives(live: Rows, rows: Array) -> Array:
 
 def apply_windows(state: ShardState, seg: Segments) -> None:
     """Update the latest receive, and the window set by the latest receive, extension or release."""
-    rows, code, at = seg.rows, seg["code"], seg["at"]
+    rows, code, at, counts = seg.rows, seg["code"], seg["at"], ~seg["came_earlier"]
     live = state.rows
-    last = seg.last(code == RECEIVED)
+    last = seg.last((code == RECEIVED) & counts)
     here = nonzero(last >= 0)
     if len(here):
         event, row = last[here], rows[here]
@@ -94,7 +94,7 @@ def apply_windows(state: ShardState, seg: Segments) -> None:
         live.put("last_received", row, at[event])
         for name in ("consumer", "batch"):
             live.put(name, row, seg[name][event])
-    last = seg.last((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED))
+    last = seg.last(((code == RECEIVED) | (code == EXTENDED) | (code == RELEASED)) & counts)
     here = nonzero(last >= 0)
     if not len(here):
         return

@@ -45,6 +45,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
+from streaming.core.tracking.delivery_order import remember_outdated_ends
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
 
@@ -72,6 +73,8 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         duplicate[where] = ~is_new(state, prints, at[where])
         for kind, _, total in COUNTED_ENDS:
             state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
+        is_event = (seg["flags"][where] & PRIMARY) != 0
+        remember_outdated_ends(state, rows[seg.of_event[where]], at[where], code[where], is_event)
     final = is_end & ~stale
     flags = live.at("flags", rows)
     taken_for_gone = (flags & np.uint32(F_ENDED)) == F_RECONCILED

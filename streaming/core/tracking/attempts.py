@@ -45,6 +45,8 @@ def record(
     # A third receive restarts CloudWatch's age even when it is the first one seen.
     counted = np.maximum.reduceat(np.where(moves, columns["receive_count"], 0), starts) >= RESTART_EVERY
     timeline = (flags & F_TIMELINE) != 0
+    # Of an extension or a release, a row does not keep the count.
+    counted |= np.logical_or.reduceat(moves & (code != RECEIVED) & (columns["receive_count"] > 0), starts)
     wanted = (n > 0) & (timeline | has_window | (n > 1) | counted)
     if not wanted.any():
         return
@@ -63,9 +65,10 @@ def record(
         "batch": np.concatenate([live.at("batch", source), columns["batch"][events]]),
     }
     # The row's count already includes this step's receives; the copied receive has the count before them.
-    added["receive_count"][: len(spilled)] = _count_before(state, columns, starts, moves, spilled, source)
+    before = _count_before(state, columns, starts, moves, spilled, source)
+    added["receive_count"][: len(spilled)] = np.where(added["code"][: len(spilled)] == RECEIVED, before, 0)
     # The consumer and the batch belong to the receive: a row does not record who extended or released.
-    for name, nothing in (("receive_count", 0), ("consumer", -1), ("batch", 0)):
+    for name, nothing in (("consumer", -1), ("batch", 0)):
         added[name] = np.where(added["code"] == RECEIVED, added[name], nothing)
     merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
     order = np.lexsort((merged["code"], merged["at"], merged["key"]))
