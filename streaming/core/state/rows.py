@@ -85,7 +85,7 @@ F_OUTLIVED = 1 << 19  # it was settled after the visibility window of the delive
 F_WORK_TIMED, F_LIFE_TIMED = 1 << 21, 1 << 22  # its durations are counted: the processing; its life in the queue
 F_PLACEHOLDER = 1 << 23  # a dead letter inferred in an ordered queue, in the shard of its source: see tracking/placeholder_rows
 F_TARGET_UNNAMED = 1 << 24  # its move was reported, but not where to: see tracking/unnamed_targets
-F_COUNTS_RESTART = 1 << 25  # it was redriven: its receives may count from one again
+F_WAS_REDRIVEN = 1 << 25  # it was redriven, here or from here: its receives may count from one again
 F_ENDED = F_DELETED | F_DEAD_LETTERED | F_REDRIVEN | F_EXPIRED | F_DROPPED | F_PURGED | F_RECONCILED
 
 

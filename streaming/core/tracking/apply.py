@@ -9,10 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import (
     ARRIVED,
     DEAD_LETTERED,
+    DELETED,
+    DROPPED,
+    EXPIRED,
     FIRST_END,
     RECEIVED,
     Events,
@@ -23,7 +27,16 @@ from streaming.core.events.order import message_order
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_FOUND_LATER
-from streaming.core.state.rows import F_ENDED, F_MOVE_INFERRED, F_MOVE_REPORTED, F_RECONCILED, F_TARGET_UNNAMED
+from streaming.core.state.rows import (
+    F_DELETED,
+    F_DROPPED,
+    F_ENDED,
+    F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_MOVE_REPORTED,
+    F_RECONCILED,
+    F_TARGET_UNNAMED,
+)
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import over_capacity
@@ -31,11 +44,13 @@ from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, remember_outdated_ends, returns
-from streaming.core.tracking.ends import find_remembered, forget, forget_losses
+from streaming.core.tracking.ends import find_remembered, forget, forget_losses, was_moved_by_receive
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
+
+_SETTLES = frozenset({DELETED, EXPIRED, DROPPED})
 
 
 def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
@@ -207,7 +222,9 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     segment = np.repeat(np.arange(len(starts)), lengths)
     epochs = np.zeros(len(code), dtype=np.int64)
     reopened = False
-    current, last_end, open_end = -1, 0, False
+    by_receive = (code == DEAD_LETTERED) & ((columns["flags"] & BY_RECEIVE) != 0)
+    was_shown, was_settled = was_moved_by_receive(state, rows), _was_settled_here(state, rows)
+    current, last_end, open_end, shown, settled = -1, 0, False, False, False
     # Few messages are delivered again after they end in a step; this loop sees only events of such messages.
     quick = _may_reopen(segment[candidates], at[candidates], is_end[candidates], ended)
     for i in candidates[quick].tolist():
@@ -215,9 +232,12 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
             current = int(segment[i])
             last_end = int(ended[current])
             open_end = last_end > 0
+            shown, settled = bool(was_shown[current]), bool(was_settled[current])
         if is_end[i]:
+            shown = bool(by_receive[i]) and (shown or not open_end)
+            settled = int(code[i]) in _SETTLES and (settled or not open_end)
             last_end, open_end = max(last_end, int(at[i])), True
-        elif open_end and at[i] > last_end:
+        elif open_end and at[i] > last_end + _tolerance(int(code[i]), shown=shown, settled=settled):
             reopened = True
             epochs[i] += 1
             open_end = False
@@ -226,6 +246,22 @@ def _epochs(state: ShardState, columns: dict[str, Array], starts: Array, rows: A
     totals = np.cumsum(epochs)
     before = totals[starts] - epochs[starts]
     result: Array = totals - np.repeat(before, lengths)
+    return result
+
+
+def _tolerance(code: int, *, shown: bool, settled: bool) -> int:
+    """Return how long after its end a delivery or an arrival may be dated that was before it, by another clock.
+
+    `shown`: the end is a move that a receive in the dead-letter queue showed, dated by who received it there. `settled`: the
+    message was settled or lost here and not redriven. If this is a dead-letter queue, its arrival may be reported later.
+    """
+    return CLOCKS_DIFFER_MS if (code == RECEIVED and shown) or (code == ARRIVED and settled) else 0
+
+
+def _was_settled_here(state: ShardState, rows: Array) -> Array:
+    """Return which messages were settled or lost in their queue, and not moved."""
+    flags = state.rows.at("flags", rows) & np.uint32(F_ENDED)
+    result: Array = (flags != 0) & ((flags & ~np.uint32(F_DELETED | F_EXPIRED | F_DROPPED)) == 0)
     return result
 
 

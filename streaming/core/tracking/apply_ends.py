@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import (
     DEAD_LETTERED,
@@ -16,7 +17,7 @@ from streaming.core.events.events import (
     REDRIVEN,
     Events,
 )
-from streaming.core.events.flags import PRIMARY
+from streaming.core.events.flags import BY_RECEIVE, PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
@@ -46,6 +47,7 @@ from streaming.core.state.rows import (
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.delivery_order import remember_outdated_ends
+from streaming.core.tracking.ends import was_moved_by_receive
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
 
@@ -66,7 +68,11 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         return
     live, rows, at = state.rows, seg.rows, seg["at"]
     last_received = live.at("last_received", rows)
-    stale = is_end & (at < last_received[seg.of_event])
+    # A move that a receive in the dead-letter queue shows is dated by who received it there.
+    by_receive = (code == DEAD_LETTERED) & ((seg["flags"] & BY_RECEIVE) != 0)
+    stale = is_end & (at + np.where(by_receive, CLOCKS_DIFFER_MS, 0) < last_received[seg.of_event])
+    # Another report of a move that has ended the message already, although a delivery is dated later.
+    stale &= ~((code == DEAD_LETTERED) & was_moved_by_receive(state, rows)[seg.of_event])
     if stale.any():
         where = nonzero(stale)
         prints = fingerprint(seg["key"][where], at[where], code[where].astype(np.uint64), np.uint64(0))

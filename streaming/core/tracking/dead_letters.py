@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import Settings
@@ -30,6 +31,7 @@ from streaming.core.state.rows import (
     F_SENT_KNOWN,
     F_TOUCHED,
     F_UNSENT,
+    F_WAS_REDRIVEN,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_queues, restore_rows
@@ -145,12 +147,14 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         here, originals, keys = here[found], originals[found], keys[found]
         rows.put("parent", hit[here], keys)
         rows.put("origin", hit[here], np.full(len(here), number, dtype=np.int32))
-        open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here])
+        tolerance_ms = 0 if redriven else CLOCKS_DIFFER_MS
+        open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here] + tolerance_ms)
         if redriven:
             # What left the dead-letter queue was not removed by a purge of its source.
             open_ |= (rows.at("flags", originals) & np.uint32(F_ENDED)) == F_PURGED
             open_ &= rows.at("sent", originals) < arrived[here]
-        end(state, originals[open_], arrived[here][open_], F_DEAD_LETTERED, T_DEAD_LETTERED)
+        flag = F_DEAD_LETTERED | F_WAS_REDRIVEN if redriven else F_DEAD_LETTERED
+        end(state, originals[open_], arrived[here][open_], flag, T_DEAD_LETTERED)
 
 
 def share_send_times(state: ShardState, settings: Settings) -> None:

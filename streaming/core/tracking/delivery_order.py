@@ -3,7 +3,7 @@
 Every delivery is dated by its consumer, and clocks differ by up to `CLOCKS_DIFFER_MS`. Receive counts are the broker's. So a
 delivery that is dated within that time after a receive with a higher count came before it: it neither brings the message back
 after an end nor changes where it is. Later than that, a lower count means that counting has started again, after a redrive that
-nobody reported. After one that was reported (`F_COUNTS_RESTART`), counts are not compared.
+nobody reported. After one that was reported (`F_WAS_REDRIVEN`), counts are not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from streaming.core.events.events import DEAD_LETTERED, EXTENDED, RECEIVED, REDR
 from streaming.core.events.flags import SAME_ID
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import (
-    F_COUNTS_RESTART,
     F_DEAD_LETTERED,
     F_DELETED,
     F_DROPPED,
@@ -24,6 +23,7 @@ from streaming.core.state.rows import (
     F_MOVE_REPORTED,
     F_REDRIVEN,
     F_TIMELINE,
+    F_WAS_REDRIVEN,
     F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
@@ -49,7 +49,7 @@ def came_earlier(state: ShardState, seg: Segments) -> Array:
     where = nonzero(numbered)
     fell = (count[where][1:] < count[where][:-1]) & (seg.of_event[where][1:] == seg.of_event[where][:-1])
     wanted[seg.of_event[where][1:][fell]] = True
-    wanted &= (live.at("flags", rows) & np.uint32(F_REDRIVEN | F_COUNTS_RESTART)) == 0
+    wanted &= (live.at("flags", rows) & np.uint32(F_REDRIVEN | F_WAS_REDRIVEN)) == 0
     wanted &= ~seg.any((code == REDRIVEN) | returns(seg.columns))
     chosen = nonzero(wanted)
     if not len(chosen):
@@ -79,7 +79,7 @@ def note_restarts(state: ShardState, seg: Segments) -> None:
     restarts = seg.any((seg["code"] == REDRIVEN) | returns(seg.columns))
     if restarts.any():
         rows = seg.rows[restarts]
-        state.rows.put("flags", rows, state.rows.at("flags", rows) | np.uint32(F_COUNTS_RESTART))
+        state.rows.put("flags", rows, state.rows.at("flags", rows) | np.uint32(F_WAS_REDRIVEN))
 
 
 def forget_outrun(state: ShardState, seg: Segments) -> Array:
@@ -93,7 +93,7 @@ def forget_outrun(state: ShardState, seg: Segments) -> Array:
         return np.zeros(0, dtype=np.int64)
     first_at = np.minimum.reduceat(np.where(counted, seg["at"], NEVER), seg.starts)
     flags = live.at("flags", rows)
-    comparable = (flags & np.uint32(F_TIMELINE | F_COUNTS_RESTART)) == F_TIMELINE
+    comparable = (flags & np.uint32(F_TIMELINE | F_WAS_REDRIVEN)) == F_TIMELINE
     hit: Array = rows[comparable & (live.at("window_at", rows) >= first_at)]
     if not len(hit):
         return hit

@@ -6,6 +6,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.settings import Settings
+from streaming.core.state.rows import F_DEAD_LETTERED, F_ENDED, F_MOVE_INFERRED, F_MOVE_REPORTED, F_WAS_REDRIVEN
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten
 
@@ -15,6 +16,16 @@ def find_remembered(state: ShardState, keys: Array, settings: Settings) -> tuple
     at, found = state.rows.find(keys)
     found[found] = ~forgotten(state, state.rows.at("ended", at[found]), settings)
     return at, found
+
+
+def was_moved_by_receive(state: ShardState, rows: Array) -> Array:
+    """Return which messages ended by a move that only a receive in the dead-letter queue shows.
+
+    It is dated by who received the message there. One that was redriven may have come back at once.
+    """
+    flags = state.rows.at("flags", rows) & np.uint32(F_ENDED | F_MOVE_REPORTED | F_MOVE_INFERRED | F_WAS_REDRIVEN)
+    result: Array = flags == F_DEAD_LETTERED
+    return result
 
 
 def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None = None) -> None:
