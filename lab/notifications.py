@@ -109,18 +109,20 @@ def labels_of(signal: Signal) -> Labels:
 
 
 def _spans(signals: Sequence[Signal]) -> list[tuple[Signal, int, int]]:
-    """Return each firing signal with the times at which it began and ended."""
+    """Return each firing signal with the times at which it began and ended.
+
+    One that is no longer folded, or has become more severe, is another alert: it begins, and the one before ends.
+    """
     spans: list[tuple[Signal, int, int]] = []
     open_: dict[tuple[Any, ...], int] = {}
     for signal in signals:
         names = ("signal", "system", "scope", "queue", "message_id", "group", "consumer", "part")
         key = tuple(signal.get(name) for name in names)
+        if (n := open_.pop(key, None)) is not None:
+            spans[n] = (*spans[n][:2], signal["at"])
         if signal["status"] == "firing":
             open_[key] = len(spans)
             spans.append((signal, signal["at"], STILL))
-        elif key in open_:
-            n = open_.pop(key)
-            spans[n] = (*spans[n][:2], signal["at"])
     return spans
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.notifications import announced, notifications, shipped_inhibitions
+from lab.notifications import announced, notifications, reaching, shipped_inhibitions
 
 
 def signal(at_s: int, name: str, severity: str = "warning", status: str = "firing", **fields: Any) -> dict[str, Any]:
@@ -44,6 +44,17 @@ def test_folded_info_and_non_alerting_signals_notify_nobody() -> None:
         signal(4, "SlowConsumer", alerting=False),
     ]
     assert [s["message_id"] for s in announced(signals)] == ["a"]
+
+
+def test_a_signal_that_becomes_more_severe_is_another_alert() -> None:
+    """The one with the severity before ends."""
+    signals = [
+        signal(1, "QueueLagging"),
+        signal(100, "QueueLagging", "critical"),
+        signal(200, "QueueLagging", "critical", "resolved"),
+    ]
+    seen = [(s["severity"], s["at"], ends_at) for s, ends_at in reaching(signals)]
+    assert seen == [("warning", 1_000, 100_000), ("critical", 100_000, 200_000)]
 
 
 def test_a_group_is_sent_after_its_wait_and_then_at_its_intervals() -> None:
