@@ -15,6 +15,8 @@ from lab.history import NEVER, Delivery
 
 CHANCE = 1 / 1000
 """Health must have an observation more rarely than this before it says anything: per pause, per message, per count."""
+MOST_OF_RUSH = 120
+"""Events after which it is settled whether there was a rush: twice as many as usual show within some twenty."""
 FAILED = ("timed_out", "released", "dropped")
 
 
@@ -58,8 +60,8 @@ def first_long_turn(deliveries: Sequence[Delivery], since: int, longest_s: float
 
 
 def first_rush(times: Iterable[int], since: int, rate_per_s: float) -> int:
-    """Return when more had happened since then than chance explains at this rate."""
-    for count, at in enumerate(sorted(at for at in times if at >= since), start=1):
+    """Return when more had happened since then than chance explains at this rate: within the first `MOST_OF_RUSH`, if at all."""
+    for count, at in enumerate(sorted(at for at in times if at >= since)[:MOST_OF_RUSH], start=1):
         mean = rate_per_s * (at - since) / 1000
         fewer = sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(count))
         if count > 1 and 1 - fewer < CHANCE:

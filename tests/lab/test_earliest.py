@@ -68,7 +68,7 @@ def test_a_prefetched_message_is_in_work_once_the_one_before_is_done() -> None:
 def test_a_rush_is_more_than_chance_explains() -> None:
     """At one a second, four within 0.4 s happen in eight cases of ten thousand, three within 0.3 s in four of a thousand."""
     assert first_rush([ms(99.9), *(ms(100 + n / 10) for n in range(1, 7))], ms(100), 1.0) == ms(100.4)
-    assert first_rush([ms(100 + n) for n in range(1, 30)], ms(100), 1.0) == NEVER
+    assert first_rush([ms(100 + n) for n in range(1, 1_000)], ms(100), 1.0) == NEVER
 
 
 def test_failing_shows_first_in_whatever_health_does_not_have() -> None:

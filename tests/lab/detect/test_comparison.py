@@ -118,6 +118,9 @@ def test_publishing_writes_figures_tables_and_pictures(tmp_path: Path, monkeypat
     monkeypatch.setattr("lab.detect.publish.DOCS", tmp_path)
     (tmp_path / "detection.md").write_text(f"before\n{BEGIN}old\n{END}\nafter\n")
     fresh = [{**row, "seed": HELD_OUT[0]} for row in rows]
+    # The lowest thresholds that are tried fire by chance.
+    swept = next(row for row in rows if row["limit_s"] is not None and row["detected_s"] is not None)
+    fresh.append({**swept, "seed": HELD_OUT[0], "detected_s": 0.0, "minimum_s": 5.0})
     measured = {"command": "c", "basis": "full", "seeds": [1, HELD_OUT[0]], "rows": [*rows, *fresh]}
     (tmp_path / "measured.json").write_text(json.dumps(measured))
     assert main(["publish", str(tmp_path / "measured.json"), "--date", "2026-11-28", "--commit", "abc1234"]) == 0
