@@ -38,6 +38,8 @@ def stalled_at(found: Judged) -> list[int]:
     [
         pytest.param("aws_sqs", [500 - n for n in range(28)], id="at every poll"),
         pytest.param("aws_sqs", [100 - n // 2 for n in range(28)], id="at every second poll"),
+        pytest.param("aws_sqs", [0] * 4 + [1000 - 3 * n for n in range(28)], id="since it came"),
+        pytest.param("aws_sqs", [0] * 4 + [500] + [1000 - 3 * n for n in range(28)], id="since it came, in two polls"),
         pytest.param("activemq", [100 - n // 3 for n in range(28)], id="exact counts: at every third poll"),
         pytest.param("activemq", [100 + 3 * n - 7 * (n // 3) for n in range(28)], id="exact counts: between rises"),
     ],
@@ -72,14 +74,14 @@ def test_a_standing_backlog_whose_counts_are_off_by_some_per_cent_is_stalled() -
     assert found.firing("QueueStalled")
 
 
-def with_oldest(oldest_s: Sequence[int], *, every_s: int = 10, **more: Any) -> Judged:
+def with_oldest(oldest_s: Sequence[int], *, every_s: int = 10, system: str = "activemq", **more: Any) -> Judged:
     """Judge a queue of fifty messages: `oldest_s` is when the oldest was sent, at each poll, in seconds from the start."""
     counts = {"visible": 50, "in_flight": 0, "delayed": 0, **more}
     polls = [
         event("queue_state", 10_000 * n, attributes=counts | {"oldest_sent_at": T0 + 1000 * at_s})
         for n, at_s in enumerate(oldest_s)
     ]
-    return judged(in_steps([{**poll, "system": "activemq"} for poll in polls], every_s, 10 * len(oldest_s)))
+    return judged(in_steps([{**poll, "system": system} for poll in polls], every_s, 10 * len(oldest_s)))
 
 
 @pytest.mark.simulation
@@ -98,6 +100,20 @@ def test_a_queue_whose_oldest_message_no_longer_leaves_stalls_from_then_on() -> 
     """The last one was taken between 190 and 200 seconds."""
     (reported,) = stalled_at(with_oldest([10 * min(n, 20) - 50 for n in range(60)]))
     assert reported == 190 + 270
+
+
+@pytest.mark.simulation
+def test_an_oldest_message_that_is_only_known_to_the_minute_shows_no_consumer_by_that() -> None:
+    """Its time is derived from an age, and moves up and down by a minute. If it leaves for good, that is seen."""
+    assert stalled_at(with_oldest([60 * (n % 2) for n in range(60)], system="aws_sqs")) == [270]
+    assert stalled_at(with_oldest([10 * n - 50 for n in range(60)], system="aws_sqs")) == []
+
+
+@pytest.mark.simulation
+def test_after_messages_have_expired_consumers_are_seen_again() -> None:
+    """The oldest ones expire until 200 s; then the oldest is taken at each poll."""
+    oldest = [max(10 * n - 300, 40 * n - 900) for n in range(40)]
+    assert stalled_at(with_oldest(oldest, retention_s=300)) == []
 
 
 @pytest.mark.simulation

@@ -320,6 +320,7 @@ def update_consumer_activity(
     *,
     active_at: int,
     oldest_at: int = 0,
+    oldest_error_ms: int = 0,
     exact: bool = False,
     retention_ms: int = NEVER,
 ) -> None:
@@ -327,18 +328,20 @@ def update_consumer_activity(
 
     Some messages are in flight, the backlog falls, or a delivery or end was reported since the previous count (`active_at` is the
     latest): counts taken in step with regular traffic show the same backlog for ever. So does a broker's oldest message that is
-    newer than before: `oldest_at` is when it was sent, 0 where that is not reported. `exact`: the counts have no error.
+    newer than before by more than `oldest_error_ms`: `oldest_at` is when it was sent, 0 where that is not reported. `exact`: the
+    counts have no error.
     """
     e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1] if depths else depth
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
-    taken = _oldest_was_taken(e.oldest_at, oldest_at, depth.at, retention_ms)
-    # Where several counts are applied at once, it is known for the latest only.
-    e.oldest_at = oldest_at or (e.oldest_at if depth.visible else 0)
+    taken = _oldest_was_taken(e.oldest_at, oldest_at - oldest_error_ms, depth.at, retention_ms)
     stands = depth.visible and not depth.in_flight and not taken and active_at <= previous.at
     if stands and not _falls(e, previous, depth, exact, retention_ms):
         if not e.frozen_since:
             e.frozen_since, e.frozen_first = depth.at, depth.unsettled
+        # Where several counts are applied at once, it is known for the latest only. An earlier one may have expired.
+        if oldest_at:
+            e.oldest_at = min(e.oldest_at, oldest_at) if e.oldest_at > max(0, depth.at - retention_ms) else oldest_at
         e.frozen_counts += 1
         e.frozen_most = max(e.frozen_most, depth.unsettled)
         larger = depth.unsettled > (1 + FROZEN_FALL_RATIO) * e.alive_most + 1
@@ -347,6 +350,7 @@ def update_consumer_activity(
         return
     # Messages in flight show a consumer at the count, a message that has left one since the previous count.
     _end_standstill(e, depth, depth.at if depth.in_flight else previous.at, active_at)
+    e.oldest_at = oldest_at
 
 
 def _oldest_was_taken(before: int, oldest_at: int, at: int, retention_ms: int) -> bool:
@@ -364,7 +368,10 @@ def _falls(e: Evidence, previous: Depth, depth: Depth, exact: bool, retention_ms
     if depth.at - (e.life_at or e.frozen_since or depth.at) >= retention_ms:
         return False
     fell = depth.unsettled < previous.unsettled
-    if depth.unsettled > previous.unsettled:
+    if not e.frozen_since or depth.unsettled > (1 + FROZEN_FALL_RATIO) * e.frozen_most + 1:
+        # A backlog that begins, or grows by more than the counts' error.
+        e.frozen_falls = 0
+    elif depth.unsettled > previous.unsettled:
         # After falls that show a consumer, another run of them shows one again.
         e.frozen_falls = 0 if e.frozen_falls >= FEWEST_FALLS else -1
     elif fell and e.frozen_falls >= 0:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
-from streaming.judge.broker_counts import COUNTS_FRESH_MS, EXACT_SYSTEMS
+from streaming.judge.broker_counts import COUNT_LAG_MS, COUNTS_FRESH_MS, EXACT_OLDEST_SYSTEMS, EXACT_SYSTEMS
 from streaming.judge.knowledge.basis import (
     FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
@@ -146,6 +146,7 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
         c.now,
         active_at=active_at,
         oldest_at=_oldest_at(c, depth.at),
+        oldest_error_ms=0 if c.name.system in EXACT_OLDEST_SYSTEMS else COUNT_LAG_MS,
         exact=c.name.system in EXACT_SYSTEMS,
         retention_ms=c.retention_ms,
     )
