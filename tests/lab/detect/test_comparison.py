@@ -106,6 +106,7 @@ def test_the_page_shows_what_was_measured() -> None:
     published = json.loads(FIGURES.read_text())
     text = PAGE.read_text()
     assert page(text, published) == text
+    assert too_early(published["rows"]) == []
     for seed, found in published["summary"].items():
         rows = [{**row, "limit_s": None} for row in published["rows"] if row["seed"] == int(seed)]
         assert summary(rows) == found
