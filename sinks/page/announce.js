@@ -12,12 +12,14 @@ let before = null;
  * signals the response has only the first, so one that enters or leaves the list has not necessarily begun or ended.
  */
 export function announceSignals(signals) {
-  if (before !== null) {
-    const entered = missing(signals.firing, before.firing);
-    const began = all(before) ? entered : entered.filter((signal) => precedes(signal, before.firing.at(-1)));
+  const previous = before;
+  before = signals;
+  if (previous !== null) {
+    const entered = missing(signals.firing, previous.firing);
+    const began = all(previous) ? entered : entered.filter((signal) => precedes(signal, previous.firing.at(-1)));
     const ended = all(signals)
-      ? missing(before.firing, signals.firing)
-      : signals.resolved.filter((signal) => signal.resolved_at_ms > before.at_ms);
+      ? missing(previous.firing, signals.firing)
+      : signals.resolved.filter((signal) => signal.resolved_at_ms > previous.at_ms);
     const words = [
       ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)}${where(signal)}.`),
       began.length > 3 ? `${began.length - 3} more signals.` : "",
@@ -25,7 +27,6 @@ export function announceSignals(signals) {
     ].filter(Boolean);
     if (words.length) setText(document.getElementById("announce"), words.join(" "));
   }
-  before = signals;
 }
 
 /** The signals that are not among `others`. */

@@ -18,7 +18,8 @@ export async function get(path, parameters = {}, signal = undefined) {
   }
   const text = query.toString();
   const answer = await fetch(`api/v1/${path}${text ? `?${text}` : ""}`, { signal, cache: "no-store" });
-  const body = await answer.json().catch(() => ({}));
+  // Of an answer that was cut off or aborted nothing is shown; an error is one even with a text that is not JSON.
+  const body = answer.ok ? await answer.json() : await answer.json().catch(() => ({}));
   if (!answer.ok) throw new ApiError(answer.status, body.error ?? {});
   return body;
 }

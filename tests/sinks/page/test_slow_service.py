@@ -120,3 +120,17 @@ def test_numbers_become_old_while_an_answer_is_awaited(visit: StartVisit) -> Non
     expect(page.locator("#live")).to_have_text("No new batches")
     expect(page.get_by_role("status")).to_contain_text(re.compile(r"No new batch for 4\d s"))
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" at \d\d:\d\d:\d\d UTC$"))
+
+
+def test_an_answer_that_was_cut_off_is_forgotten(visit: StartVisit) -> None:
+    """The page is not connected until the next answer, and then it is live: what it announces needs no answer before."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.page
+    cut = {"status": 200, "content_type": "application/json", "body": '{"firing": ['}
+    page.route(re.compile("/api/v1/signals"), lambda route: route.fulfill(**cut), times=1)
+    page.goto(f"{visited.server.url}/{Q}orders")
+    expect(page.locator("#live")).to_have_text("Not connected")
+    expect(page.locator("#live")).to_have_text("Live", timeout=15_000)
+    visited.store.publish(shop(wall_ms(), 4_321))
+    expect(page.locator("#numbers")).to_contain_text("4,321")
+    expect(page.locator("#live")).to_have_text("Live")
