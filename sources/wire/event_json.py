@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ def load_json(raw: bytes) -> Any:
         raise RefusalError("bad_text", f"not UTF-8 at byte {error.start}; encode events as UTF-8") from None
     if not text.strip():
         raise RefusalError("empty", "the line is blank; leave it out")
-    if raw.count(b"[") + raw.count(b"{") > MOST_LEVELS and _levels(raw) > MOST_LEVELS:
+    if raw.count(b"[") + raw.count(b"{") > MOST_LEVELS and _levels(_STRING.sub(b"", raw)).max(initial=0) > MOST_LEVELS:
         raise RefusalError("too_deep", "nested too deeply; events are flat but for `attributes`")
     try:
         return json.loads(text)
@@ -52,11 +53,21 @@ def load_json(raw: bytes) -> Any:
         raise RefusalError("out_of_range", "a number has too many digits") from None
 
 
-def _levels(raw: bytes) -> int:
-    """Return how deep objects and arrays are nested in each other."""
-    data = np.frombuffer(_STRING.sub(b"", raw), np.uint8)
+def array_elements(raw: bytes) -> list[bytes]:
+    """Return the text of each element of a JSON array that is not parsed as a whole; none if its brackets do not match."""
+    structure = _STRING.sub(lambda string: b" " * len(string[0]), raw)
+    levels = _levels(structure)
+    if levels[-1] != 0 or levels[:-1].min() < 1:
+        return []
+    commas = np.flatnonzero((np.frombuffer(structure, np.uint8) == ord(",")) & (levels == 1)).tolist()
+    return [raw[before + 1 : after].strip(b" \t\r\n") for before, after in pairwise([0, *commas, len(raw) - 1])]
+
+
+def _levels(structure: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return how many objects and arrays are open after each byte of JSON without its strings."""
+    data = np.frombuffer(structure, np.uint8)
     opens, closes = (data == ord("[")) | (data == ord("{")), (data == ord("]")) | (data == ord("}"))
-    return int(np.cumsum(opens.astype(np.int64) - closes).max(initial=0))
+    return np.cumsum(opens.astype(np.int64) - closes)
 
 
 def read_event(value: Any) -> Row:

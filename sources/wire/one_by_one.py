@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from sources.wire.collected import Collected
-from sources.wire.event_json import Row, dump, load_json, read_event, rows_to_table
+from sources.wire.event_json import Row, array_elements, dump, load_json, read_event, rows_to_table
 from sources.wire.invalid import RefusalError
 
 _ROWS_AT_ONCE: Final = 10_000
@@ -36,6 +36,9 @@ class OneByOneReader:
         try:
             value = load_json(raw)
         except RefusalError as refusal:
+            if refusal.reason == "too_deep" and raw.startswith(b"[") and (elements := array_elements(raw)):
+                # The limit is one of each event: as a line, an element may be as deep as without its array.
+                lines = list(enumerate(elements, start=1))
             if any(_is_object(line) for _, line in lines):
                 for number, line in lines:
                     self.read_line(record, number, line)

@@ -128,6 +128,7 @@ REFUSED = [
     (b"[1, 2", "not_json", "Expecting", 1),
     (b"null", "not_an_object", "an event is a JSON object, not null", 1),
     (b"[5]", "not_an_object", "not a number", 1),
+    (b'"' + b"[" * 500 + b'"', "not_an_object", "not text", 1),
     (b'{"queue":"\xff"}', "bad_text", "encode events as UTF-8", 1),
     (b'{"a":' + b"[" * 100_000, "too_deep", "nested too deeply", 1),
     (b"\xff\xff\xff\xff\x10\x00", "not_arrow", "not a whole Arrow IPC stream", None),
@@ -265,3 +266,14 @@ def test_neither_its_neighbours_nor_the_stack_decide_whether_a_line_is_read(valu
     ):
         assert len(decoded.events) == (0 if reason else 100)
         assert decoded.refused[reason or "too_deep"] == (100 if reason else 0)
+
+
+@pytest.mark.parametrize(("levels", "read"), [(399, ["a", "b"]), (400, ["b"]), (1_500, ["b"])])
+def test_the_levels_of_an_array_s_element_are_those_it_has_alone(levels: int, read: list[str]) -> None:
+    """The array is no level of its elements, and one that is too deep costs no other, even where a string looks like an end."""
+    deep = encode_ndjson([event(message_id="a")]).strip()[:-1] + f',"x":{"[" * levels + "]" * levels}}}'.encode()
+    other = json.dumps(event(message_id="b", reason='"}, {"')).encode()
+    for first, second in ((deep, other), (other, deep)):
+        decoded = decode_records([b"[" + first + b",\n" + second + b"]"])
+        assert sorted(decoded.events["message_id"].to_pylist()) == read
+        assert decoded.refused.total() == decoded.refused["too_deep"] == 2 - len(read)
