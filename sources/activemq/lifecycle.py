@@ -387,7 +387,8 @@ class Lifecycle:
 
     def _note_acknowledgement(self, message: Message, at_ms: int, now_ms: int) -> None:
         if message.consumer is not None and (consumer := self.consumers.get(message.consumer)) is not None:
-            consumer.last_ack_at_ms, consumer.changed_local_ms, consumer.full = at_ms, now_ms, False
+            consumer.last_ack_at_ms = max(at_ms, consumer.last_ack_at_ms or 0)
+            consumer.changed_local_ms, consumer.full = now_ms, False
 
     # -- what is known of a message -------------------------------------------------------------------------
 

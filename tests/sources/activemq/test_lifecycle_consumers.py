@@ -83,6 +83,17 @@ def test_a_full_consumer_is_full_until_it_acknowledges() -> None:
     assert driven.lifecycle.consumer_states(START_MS + 5)[0]["attributes"]["full"] is False
 
 
+def test_a_dispatch_read_late_does_not_set_back_the_last_acknowledgement() -> None:
+    """Its own acknowledgement was read before it, and another one since."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(seen("consumed", message="m1", out_ms=1), 2)
+    driven.apply(seen("dispatched", message="m2", by=A, out_ms=3), 3)
+    driven.apply(seen("consumed", message="m2", out_ms=3), 900)
+    driven.apply(seen("dispatched", message="m1", by=A, out_ms=1), 901)
+    assert [known.last_ack_at_ms for known in driven.lifecycle.consumers] == [START_MS + 900]
+
+
 def test_an_expiry_is_not_an_acknowledgement() -> None:
     """A message that expired at its consumer was moved by the broker."""
     driven = DrivenLifecycle()
