@@ -34,10 +34,9 @@ Kind = Literal["lines", "whole", "arrow"]
 def kind_of(file: BinaryIO) -> Kind:
     """Return how a file can be cut, by its first bytes."""
     file.seek(0)
-    head = file.read(_HEAD)
-    if head[:4] == STREAM_MARK:
+    if file.read(4) == STREAM_MARK:
         return "arrow"
-    text = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+    text = _first_text(file)
     if text[:1] == b"[":
         return "whole"
     line, newline, rest = text.partition(b"\n")
@@ -45,6 +44,18 @@ def kind_of(file: BinaryIO) -> Kind:
     # truncated.
     over_many = newline and not line.rstrip().endswith(b"}") and rest.lstrip()[:1] != b"{"
     return "whole" if over_many else "lines"
+
+
+def _first_text(file: BinaryIO) -> bytes:
+    """Return the first bytes after blanks and a byte order mark, however many blanks there are."""
+    at = 0
+    while True:
+        file.seek(at)
+        head = file.read(_HEAD)
+        text = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+        if len(text) == len(head):
+            return text
+        at += len(head) - len(text)
 
 
 def is_finished(file: BinaryIO, size: int) -> bool:

@@ -203,3 +203,17 @@ def test_the_kind_of_a_file_is_known_from_its_beginning(content: bytes, kind: st
 def test_an_unfinished_file_is_recognised_by_its_end(content: bytes, finished: bool) -> None:
     """This works in most cases."""
     assert is_finished(BytesIO(content), len(content)) == finished
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf" + b"\r\n" * 1_000, b" " * 999 + b"\xef\xbb\xbf"])
+def test_an_array_is_known_after_any_number_of_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: bytes) -> None:
+    """Ingest accepts such a body, and stores it as it came: cut as lines, its events would be lost."""
+    monkeypatch.setattr(cutting, "_HEAD", 1_000)
+    many = events(50)
+    assert ids(tmp_path, mark + b" " * 3_000 + json.dumps(many).encode()) == [one["message_id"] for one in many]
+
+
+def test_an_object_over_many_lines_is_known_after_any_number_of_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "_HEAD", 1_000)
+    over_many = json.dumps(event("sent", "m0", more=["x" * 500] * 10), indent=1).encode()
+    assert ids(tmp_path, b" " * 3_000 + over_many) == ["m0"]
