@@ -4,6 +4,8 @@ import { setText, visible } from "./dom.js";
 import { count, signalWords } from "./format.js";
 
 const SEVERITIES = ["info", "warning", "critical"];
+/** The most resolved signals in a response. */
+const MOST_RESOLVED = 20;
 
 let before = null;
 
@@ -20,10 +22,11 @@ export function announceSignals(signals) {
     const ended = all(signals)
       ? missing(previous.firing, signals.firing)
       : signals.resolved.filter((signal) => signal.resolved_at_ms > previous.at_ms);
+    const more = !all(signals) && ended.length === MOST_RESOLVED;
     const words = [
       ...began.slice(0, 3).map((signal) => `${signal.severity}: ${signalWords(signal.signal)}${where(signal)}.`),
       began.length > 3 ? `${began.length - 3} more signals.` : "",
-      ended.length ? `${count(ended.length, "signal")} resolved.` : "",
+      more ? `${MOST_RESOLVED} or more signals resolved.` : ended.length ? `${count(ended.length, "signal")} resolved.` : "",
     ].filter(Boolean);
     if (words.length) setText(document.getElementById("announce"), words.join(" "));
   }

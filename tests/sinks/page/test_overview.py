@@ -326,6 +326,18 @@ def test_of_very_many_signals_only_those_that_began_or_ended_are_announced(visit
     expect(announce).to_have_text("197 signals resolved.")
 
 
+def test_of_very_many_resolved_signals_at_least_the_listed_ones_are_announced(visit: StartVisit) -> None:
+    """The page gets the last twenty resolved signals: if all are new to it, there may be more."""
+    then = wall_ms() - 600_000
+    queue = queue_view("orders", then)
+    poison = tuple(finding("PoisonMessage", "orders", "warning", then + n, "Poison.", message_id=f"m{n}") for n in range(280))
+    visited = visit(Snapshot(wall_ms(), (queue,), poison, {"accepted": 1}))
+    announce = visited.open().locator("#announce")
+    for left, words in ((261, "19 signals resolved."), (231, "20 or more signals resolved.")):
+        visited.store.publish(Snapshot(wall_ms(), (queue,), poison[-left:], {"accepted": 1}))
+        expect(announce).to_have_text(words)
+
+
 def test_the_table_is_a_table_to_assistive_technology(visit: StartVisit) -> None:
     """The roles of a table are kept even on a phone, where rows are drawn as cards."""
     for width in (1360, 390):
