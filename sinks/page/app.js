@@ -18,7 +18,7 @@ let lastQueueLink = null;
 /** Aborts the load in flight, and when that load began. */
 let loading = null;
 let loadingSinceMs = 0;
-/** The summary that is shown as current, or null during an outage. */
+/** The summary that is shown as current, or null during an outage and while the view waits to ask for a newer one. */
 let current = null;
 /** The state of the connection and its words. */
 let connection = ["connecting", "Connecting"];
@@ -59,7 +59,8 @@ async function show() {
     const summary = await view.load(mine.signal);
     if (mine !== loading) return;
     live.tick();
-    if (summary !== null) showSummary(summary);
+    if (summary === null) current = null;
+    else showSummary(summary);
   } catch (error) {
     if (mine === loading) showError(error);
   } finally {

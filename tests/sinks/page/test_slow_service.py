@@ -134,3 +134,13 @@ def test_an_answer_that_was_cut_off_is_forgotten(visit: StartVisit) -> None:
     visited.store.publish(shop(wall_ms(), 4_321))
     expect(page.locator("#numbers")).to_contain_text("4,321")
     expect(page.locator("#live")).to_have_text("Live")
+
+
+def test_numbers_do_not_become_old_while_a_queue_that_is_not_watched_is_not_asked_for(visit: StartVisit) -> None:
+    """For ten seconds the page learns of no newer batch, although there are some."""
+    visited = visit(shop(wall_ms() - 21_000, 111), **OWN_PAGE)
+    page = opened(visited, Q + "gone")
+    visited.store.publish(shop(wall_ms(), 4_321))
+    page.clock.run_for(8_900)
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#banner")).to_be_hidden()
