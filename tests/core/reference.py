@@ -287,6 +287,13 @@ class Model:
                 if left and not m.arrivals and original is not None:
                     # Nobody reported that it was moved: that it left the dead-letter queue shows it.
                     original.events.append({"type": "dead_lettered", "at": min(left), "message_id": message_id})
+                elif m.receives and not m.original and not left:
+                    # A receive there shows it too, although it names no source.
+                    at = m.receives[0]["at"]
+                    m.arrivals.append((at, "first_receive"))
+                    if original is not None:
+                        m.original = original
+                        original.events.append({"type": "dead_lettered", "at": at, "message_id": message_id, "to_queue": dead})
 
     def live(self, queue: str) -> list[Message]:
         gone = self.overtaken(queue)

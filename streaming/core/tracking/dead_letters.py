@@ -8,6 +8,7 @@ import numpy as np
 
 from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
+from streaming.core.events.events import Events
 from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
@@ -120,17 +121,40 @@ def end_originals_of_redriven(state: ShardState, settings: Settings) -> None:
     _end_originals(state, hit, left_by, settings, redriven=True)
 
 
-def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Settings, *, redriven: bool = False) -> None:
-    """End the rows of these dead letters in the queues whose dead-letter queue is theirs.
+def end_originals_read_later(state: ShardState, events: Events, settings: Settings) -> None:
+    """End the originals of messages that were received in a dead-letter queue before any event of their source queue was read.
 
-    `redriven`: they have left since. Messages that came back under their own ids are not the originals any more.
+    `events` are those of this step: only they can make an original known, or a queue the source of another.
+    """
+    rows = state.rows
+    if not rows.has("arrived"):
+        return
+    index = state.queues.index
+    numbers = np.unique(np.array([index[name] for name in events.queues if name in index], dtype=np.int64))
+    sources = numbers[state.queues.limit("dead_letter_queue", settings)[numbers] > 0]
+    if not len(sources):
+        return
+    flags = rows["flags"] & np.uint32(F_ARRIVED_BY_RECEIVE | F_SENT)
+    hit = nonzero((flags == F_ARRIVED_BY_RECEIVE) & (rows["parent"] == 0) & (rows["arrived"] >= state.oldest_timely_at(settings)))
+    hit = hit[~forgotten(state, rows.at("ended", hit), settings)]
+    _end_originals(state, hit, rows.at("arrived", hit), settings, sources)
+
+
+def _end_originals(
+    state: ShardState, hit: Array, arrived: Array, settings: Settings, sources: Array | None = None, *, redriven: bool = False
+) -> None:
+    """End the rows of these dead letters in the queues whose dead-letter queue is theirs: in all, or in `sources`.
+
+    `redriven`: they have left since. `sources`: events of these were read after the dead letters, and maybe after their redrive.
+    Messages that came back under their own ids are not the originals any more.
     """
     rows = state.rows
     hit_keys = rows.key[hit]
     if not len(hit):
         return
     ordered = state.queues.is_ordered(settings)
-    for number in nonzero(state.queues.limit("dead_letter_queue", settings)).tolist():
+    some = nonzero(state.queues.limit("dead_letter_queue", settings)) if sources is None else sources
+    for number in some.tolist():
         source = state.queues[number]
         there = dead_letter_queue(source, settings)
         target = state.queues.index.get(source.name.sibling(there)) if there else None
@@ -149,6 +173,8 @@ def _end_originals(state: ShardState, hit: Array, arrived: Array, settings: Sett
         rows.put("origin", hit[here], np.full(len(here), number, dtype=np.int32))
         tolerance_ms = 0 if redriven else CLOCKS_DIFFER_MS
         open_ = (rows.at("ended", originals) == 0) & (rows.at("last_received", originals) <= arrived[here] + tolerance_ms)
+        if sources is not None:
+            open_ &= (rows.at("flags", originals) & np.uint32(F_WAS_REDRIVEN)) == 0
         if redriven:
             # What left the dead-letter queue was not removed by a purge of its source.
             open_ |= (rows.at("flags", originals) & np.uint32(F_ENDED)) == F_PURGED

@@ -19,7 +19,12 @@ from streaming.core.state.rows import (
     F_WINDOW_DEFAULT,
 )
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.dead_letters import detect_dead_letters, end_originals_of_redriven, share_send_times
+from streaming.core.tracking.dead_letters import (
+    detect_dead_letters,
+    end_originals_of_redriven,
+    end_originals_read_later,
+    share_send_times,
+)
 from streaming.core.tracking.disproved_moves import correct_moves
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.failures import count_failures
@@ -38,6 +43,7 @@ def settle_by_time(state: ShardState, events: Events, now: int, settings: Settin
         return
     add_unnamed_dead_letters(state, settings)
     found = detect_dead_letters(state, settings)
+    end_originals_read_later(state, events, settings)
     end_originals_of_redriven(state, settings)
     share_send_times(state, settings)
     correct_moves(state, events, found, settings)
