@@ -57,6 +57,9 @@ def compact_deleted(state: ShardState, settings: Settings) -> None:
     part = _Part(rows.some(chosen), state.texts, _attempts_of(state.attempts, rows.key[chosen]))
     state.segments.append(_segment(state, part))
     state.drop_timelines(part.rows.key)
+    # One that was deleted after an outdated loss does not end by that any more.
+    for key in part.rows.key[part.rows["outdated_end"] > 0].tolist() if state.loss_reasons else ():
+        state.loss_reasons.pop(key, None)
     rows.keep(~chosen)
     while _may_merge(state.segments, settings):
         state.segments[-MERGED_SEGMENTS:] = [_merged(state, state.segments[-MERGED_SEGMENTS:], horizon)]

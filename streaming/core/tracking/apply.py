@@ -43,7 +43,7 @@ from streaming.core.tracking.admission import over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
-from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, remember_outdated_ends, returns
+from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, outdated_losses, remember_outdated_ends, returns
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses, was_moved_by_receive
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
@@ -295,6 +295,6 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     live.put("ended", rows, 0)
     live.put("ended_noticed", rows, 0)
     live.put("flags", rows, flags & ~np.uint32(F_ENDED | F_MOVE_REPORTED | F_MOVE_INFERRED | F_TARGET_UNNAMED))
-    forget_losses(state, live.key[rows])
+    forget_losses(state, live.key[rows[outdated_losses(state, rows) == 0]])
     if anew.any():
         forget(state, rows[anew])

@@ -46,7 +46,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
-from streaming.core.tracking.delivery_order import remember_outdated_ends
+from streaming.core.tracking.delivery_order import outdated_losses, remember_outdated_ends
 from streaming.core.tracking.ends import was_moved_by_receive
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
@@ -80,7 +80,11 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         for kind, _, total in COUNTED_ENDS:
             state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
         is_event = (seg["flags"][where] & PRIMARY) != 0
-        remember_outdated_ends(state, rows[seg.of_event[where]], at[where], code[where], is_event)
+        of = rows[seg.of_event[where]]
+        remember_outdated_ends(state, of, at[where], code[where], is_event)
+        is_latest = (outdated_losses(state, of) == code[where]) & (live.at("outdated_end", of) == at[where])
+        is_lost = (live.at("flags", of) & np.uint32(F_EXPIRED | F_DROPPED)) != 0
+        _remember_reasons(state, events, seg, where[is_latest & ~is_lost & ~duplicate[where]])
     final = is_end & ~stale
     flags = live.at("flags", rows)
     taken_for_gone = (flags & np.uint32(F_ENDED)) == F_RECONCILED

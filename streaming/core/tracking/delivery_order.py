@@ -12,7 +12,7 @@ import numpy as np
 
 from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, highest_bit, nonzero
-from streaming.core.events.events import DEAD_LETTERED, EXTENDED, RECEIVED, REDRIVEN, REDRIVEN_IN, RELEASED
+from streaming.core.events.events import DEAD_LETTERED, DROPPED, EXPIRED, EXTENDED, RECEIVED, REDRIVEN, REDRIVEN_IN, RELEASED
 from streaming.core.events.flags import SAME_ID
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import (
@@ -135,6 +135,13 @@ def remember_outdated_ends(state: ShardState, rows: Array, at: Array, code: Arra
     newer = at >= state.rows.at("outdated_end", rows)
     state.rows.put("outdated_end", rows[newer], at[newer])
     state.rows.put("outdated_end_code", rows[newer], codes[newer])
+
+
+def outdated_losses(state: ShardState, rows: Array) -> Array:
+    """Return the code of each message's outdated end if it is a loss, else 0. Its reason is kept, as it may end so again."""
+    codes = state.rows.at("outdated_end_code", rows) & ~np.uint8(_OF_MOVE)
+    result: Array = np.where((codes == EXPIRED) | (codes == DROPPED), codes, 0)
+    return result
 
 
 def end_again(state: ShardState, rows: Array) -> None:

@@ -6,7 +6,15 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.settings import Settings
-from streaming.core.state.rows import F_DEAD_LETTERED, F_ENDED, F_MOVE_INFERRED, F_MOVE_REPORTED, F_WAS_REDRIVEN
+from streaming.core.state.rows import (
+    F_DEAD_LETTERED,
+    F_DROPPED,
+    F_ENDED,
+    F_EXPIRED,
+    F_MOVE_INFERRED,
+    F_MOVE_REPORTED,
+    F_WAS_REDRIVEN,
+)
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten
 
@@ -34,6 +42,9 @@ def end(state: ShardState, rows: Array, at: Array, flag: int, total: int | None 
         return
     live = state.rows
     live.put("ended", rows, at)
+    if flag & (F_EXPIRED | F_DROPPED):
+        # The reason of an outdated loss is none of this one.
+        forget_losses(state, live.key[rows])
     flags = live.at("flags", rows)
     live.put("flags", rows, flags | np.uint32(flag))
     group = live.at("group", rows)

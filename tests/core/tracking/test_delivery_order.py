@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from streaming.core.reporting.report import RETENTION_RAN_OUT
 from streaming.core.settings import QueueName
+from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import SETTINGS, in_steps, judged
 
@@ -98,3 +100,42 @@ def test_the_consumer_that_has_the_message_is_named_as_slow() -> None:
     events = [got(15_000, 1, "a", **window), gave_back(16_000, 1, "a"), got(8_000, 2, "b", **window)]
     found = judged(in_steps(events, 60, 1_800)).firing("SlowConsumer")
     assert [finding.key.consumer for finding in found] == ["b"]
+
+
+RETAINED = event("queue_state", 0, attributes={"visibility_timeout_s": 600, "retention_s": 345_600})
+
+
+@pytest.mark.parametrize("kind", ["expired", "dropped"])
+def test_a_loss_keeps_its_reason_until_it_is_known_which_delivery_was_the_last(kind: str) -> None:
+    """The first delivery is dated after the loss, which without a reason would be taken for an inferred one."""
+    lost = event(kind, 4_000, message_id="m", reason="poison pill")
+    for order in permutations([got(5_000, 1, "a"), got(3_000, 2, "b"), lost]):
+        for parts in ([list(order)], [[one] for one in order], [[order[0]], list(order[1:])], [list(order[:2]), [order[2]]]):
+            steps = [(0, [RETAINED]), *((10_000 * i, part) for i, part in enumerate(parts, 1)), (60_000, [])]
+            found = judged(steps, SETTINGS, restart=True).firing("MessageDropped")
+            evidence = [(f.evidence["kind"], f.evidence["reason"], f.evidence["basis"]) for f in found]
+            assert evidence == [(kind, "poison pill", "consumers")], parts
+
+
+@pytest.mark.parametrize("read", [0, 1], ids=["before the delivery", "after the delivery"])
+def test_a_later_loss_does_not_have_the_reason_of_one_that_a_delivery_disproved(read: int) -> None:
+    """The message was delivered minutes after it was reported lost, and its retention ran out in the end."""
+    parts = [[got(200_000, 3, "a")]]
+    parts.insert(read, [event("expired", 4_000, message_id="m", reason="poison pill")])
+    steps = [(0, [RETAINED]), (201_000, parts[0]), (202_000, parts[1]), (345_900_000, [])]
+    summary = run_steps(steps, SETTINGS, restart=True)[-1].queues[ORDERS]
+    assert [(loss.kind, loss.reason) for loss in summary.losses] == [("expired", RETENTION_RAN_OUT)]
+
+
+@pytest.mark.parametrize("read", [0, 1], ids=["before the delivery", "after the delivery"])
+def test_the_reason_of_a_loss_goes_when_its_message_is_compacted(read: int) -> None:
+    """It was delivered again and deleted: nothing would ever remove the reason."""
+    parts = [[got(200_000, 3, "a")]]
+    parts.insert(read, [event("dropped", 4_000, message_id="m", reason="poison pill")])
+    steps = [(201_000, parts[0]), (202_000, parts[1]), (203_000, [deleted(202_500)]), (210_000, [])]
+    states: list[ShardState] = []
+    run_steps(steps[:2], SETTINGS, states=states, fewest_tombstones=1)
+    assert list(states[0].loss_reasons.values()) == ["poison pill"]
+    states.clear()
+    run_steps(steps, SETTINGS, states=states, fewest_tombstones=1)
+    assert (len(states[0].rows), states[0].loss_reasons) == (0, {})
