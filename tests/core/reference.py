@@ -311,7 +311,7 @@ class Model:
             ]
             reached, at = max(later, default=(0, 0))
             waited = not m.delay or m.delay + 60_000 <= at
-            if not m.moves() and (m.sequence or 0) < reached and waited:
+            if not m.ended and not m.moves() and (m.sequence or 0) < reached and waited:
                 out[m.message_id] = at
         return out
 
