@@ -1,4 +1,4 @@
-"""The first observation that tells a fault from health: health has it in less than one case of a thousand.
+"""The first observation that distinguishes a fault from health: health has it in less than one case of a thousand.
 
 Everything here follows from the parameters of the simulation. No rule's limit or default is used, so that a rule can be compared
 with what is possible. Times are epoch milliseconds, and `NEVER` where there is no such observation.
@@ -16,7 +16,7 @@ from lab.history import NEVER, Delivery
 CHANCE = 1 / 1000
 """Health must have an observation more rarely than this before it says anything: per pause, per message, per count."""
 MOST_OF_RUSH = 120
-"""Events after which it is settled whether there was a rush: twice as many as usual show within some twenty."""
+"""Events after which it is settled whether there was a rush: twice as many as usual show within some thirty."""
 FAILED = ("timed_out", "released", "dropped")
 
 

@@ -42,9 +42,9 @@ QUEUE_STALLED = Entry(
         "approximate (SQS), falls of less than a tenth are taken for their error, unless there are four without a rise. The "
         "stall begins at the last count that showed messages in flight or messages that had left. For a broker that does not "
         "report messages in flight (Cloudflare), deliveries must have been reported and then stopped, and the backlog must "
-        "have grown without ever falling, or contain a message that came back. Where the broker reports when its oldest message "
-        "was sent, that must be the same all the time. It then fires half a minute sooner, because a count is half a minute old "
-        "when it arrives.",
+        "have grown without ever falling, or contain a message that came back. Where it is reported when the oldest message was "
+        "sent, that must stay the same (within 90 s, except for ActiveMQ and Cloudflare). It then fires half a minute sooner, "
+        "because a count is half a minute old when it arrives.",
     ),
     thresholds=("stalled_s",),
     severity="critical",

@@ -69,8 +69,8 @@ def tables(published: Document) -> str:
 def publish(measured: Document, date: str, commit: str) -> None:
     """Write all three. The pictures show the first seed.
 
-    Raises ValueError if a rule detected a fault before it could be told from health. The lowest of the limits that are tried
-    do by chance.
+    Raises ValueError if a rule detected a fault before it could be distinguished from health. The lowest of the limits that are
+    tried do by chance.
     """
     early = too_early(row for row in measured["rows"] if row["limit_s"] is None)
     if early:

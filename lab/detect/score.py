@@ -13,9 +13,8 @@ from lab.simulation import T0_MS
 
 SAME_WITHIN_MS = 60_000
 """Alarms of one kind on one queue that start within a minute of each other's end count as one notification."""
-
-
 TOLERANCE_S = 0.5
+"""A detection may seem to be this much earlier than its minimum, which is derived from other times."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def about(alarm: Alarm, recording: Recording) -> bool:
 
 
 def too_early(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of rules that detected a fault before it could be told from health: a label or a rule must be wrong."""
+    """Return the rows whose fault was detected before it could be distinguished from health: a label or rule is wrong."""
     faults = (row for row in rows if row["detected_s"] is not None)
     return [row for row in faults if row["detected_s"] < row["minimum_s"] - TOLERANCE_S]
 

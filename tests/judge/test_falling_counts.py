@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streaming.core.state.queues import NEVER, Depth
-from streaming.judge.knowledge.compare import FEWEST_FALLS, update_consumer_activity
 from streaming.judge.knowledge.evidence import Evidence
+from streaming.judge.knowledge.standstill import FEWEST_FALLS, update_consumer_activity
 from tests.core.driving import T0, event
 from tests.judge.driving import Judged, in_steps, judged
 

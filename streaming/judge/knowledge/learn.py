@@ -20,19 +20,11 @@ from streaming.judge.knowledge.basis import (
     passed_over,
     sides,
 )
-from streaming.judge.knowledge.compare import (
-    compare_count,
-    is_far_below,
-    restart_standstill,
-    update_backlog,
-    update_consumer_activity,
-    update_report_delay,
-    update_standstill,
-    update_tracked_at_counts,
-)
+from streaming.judge.knowledge.compare import compare_count, is_far_below, update_report_delay, update_tracked_at_counts
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
+from streaming.judge.knowledge.standstill import restart_standstill, update_backlog, update_consumer_activity, update_standstill
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from streaming.core.state.queues import Depth
-from streaming.judge.knowledge.compare import update_consumer_activity, update_standstill
 from streaming.judge.knowledge.evidence import Claim, Evidence
+from streaming.judge.knowledge.standstill import update_consumer_activity, update_standstill
 from streaming.judge.window import COLUMN, FIELDS, Window
 from tests.contract.replaying import ev
 from tests.core.driving import T0
