@@ -5,15 +5,17 @@ Usage: python .ci/parallel.py [OPTION OF PYTEST]…
 Two processes begin with the files that need services, one with the first and one with the last of them, so that few services
 are started twice. Two begin with the files that need none, which use the processor while the others wait. Each goes on until
 no file is left. With `--fast`, which starts no services, only the latter two run. The output of the others follows that of the
-first. Exits with 1 if any fails.
+first. Exits with 1 if any fails. SIGTERM ends all of them; each stops the services that it started.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,10 +36,9 @@ def main(options: list[str]) -> int:
             output = stack.enter_context(tempfile.TemporaryFile("w+b"))
             # Two processes writing one failure cache would corrupt it.
             command = [*pytest, "-p", "no:cacheprovider", f"--order={order}"]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-            stack.callback(process.terminate)
+            process = stack.enter_context(_stopped(subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)))
             started.append((order, process, output))
-        codes = [subprocess.run([*pytest, f"--order={first}"], cwd=ROOT, check=False).returncode]
+        codes = [stack.enter_context(_stopped(subprocess.Popen([*pytest, f"--order={first}"], cwd=ROOT))).wait()]
         for order, process, output in started:
             codes.append(process.wait())
             print(f"\nOutput of the process with {order}:\n", flush=True)
@@ -50,5 +51,23 @@ def main(options: list[str]) -> int:
     return int(any(codes) or not same)
 
 
+@contextmanager
+def _stopped(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """End a process with the block, and give it the time to stop its services. After Ctrl-C it is ending already."""
+    try:
+        yield process
+    except SystemExit:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+
+
+def _exit(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _exit)
     raise SystemExit(main(sys.argv[1:]))

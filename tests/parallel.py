@@ -6,6 +6,8 @@ Loaded with `-p tests.parallel`; `.ci/parallel.py` runs each process in an order
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -49,6 +51,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse to run without the configuration of the tests: pytest takes a separate `--claims FOLDER` for a folder of tests."""
     if config.rootpath != config.invocation_params.dir:
         raise pytest.UsageError(f"the root is {config.rootpath}: write --claims=FOLDER as one word, and start in the checkout")
+    _stop_services_at_sigterm()
+
+
+def _stop_services_at_sigterm() -> None:
+    """Make SIGTERM end the run like Ctrl-C: fixtures stop their brokers, which otherwise go on."""
+    tests = os.getpid()
+
+    def stop(number: int, _frame: object) -> None:
+        if os.getpid() != tests:  # forked by a test
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        # `timeout` signals every process of its group, and .ci/parallel.py passes its own signal on.
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 @pytest.hookimpl(tryfirst=True)

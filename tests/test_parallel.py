@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,16 @@ import pytest
 
 @pytest.fixture(scope="session", params=["one", "other"])
 def service(request): return request.param
+"""
+SLOW_SERVICE = """
+import pytest, time
+
+@pytest.fixture(scope="session")
+def service():
+    yield
+    print("stopping", flush=True)
+    time.sleep(1)
+    print("stopped", flush=True)
 """
 
 
@@ -95,3 +106,22 @@ def test_a_process_without_the_configuration_of_the_tests_is_refused(tmp_path: P
     process = _start(folder, claims, "--claims", str(claims))
     process.communicate(timeout=120)
     assert process.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+def test_services_are_stopped_at_sigterm(tmp_path: Path) -> None:
+    """As when CI's time is up: a broker that goes on would hold its port and its memory. A second signal changes nothing."""
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(SLOW_SERVICE)
+    (tmp_path / "test_a.py").write_text(
+        "import time\n\ndef test_x(service):\n    print('started', flush=True)\n    time.sleep(60)\n"
+    )
+    process = _start(tmp_path, tmp_path / "claims", "-s")
+    assert process.stdout is not None
+    assert any("started" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    assert any("stopping" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert "stopped" in output
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
