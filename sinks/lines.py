@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from streaming.judge.metrics import Sample
 from streaming.judge.signals import SignalChange
@@ -60,13 +60,9 @@ def to_json(value: object) -> str:
     Numbers that JSON cannot represent become null; numpy numbers become plain ones.
     """
     try:
-        return _dump(value)
+        return _ENCODER.encode(value)
     except ValueError:
-        return _dump(_finite(value))
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+        return _ENCODER.encode(_finite(value))
 
 
 def _plain(value: object) -> object:
@@ -76,6 +72,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return str(value)
+
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain)
 
 
 def _finite(value: object) -> object:
