@@ -109,7 +109,7 @@ def coverage(look_for: str) -> Check:
 
 def reconciled(look_for: str) -> Check:
     return Check(
-        "Messages removed because the broker said that the queue is empty, or that none of them waits",
+        "Messages removed from tracking without a reported end",
         "series queuewatch_messages_reconciled_total | awk '$NF > 0'",
         look_for,
     )

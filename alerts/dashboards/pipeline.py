@@ -169,7 +169,7 @@ def _results(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Events by result",
-            "Accepted, duplicate, late (dropped) and invalid (quarantined) events, per second.",
+            "Accepted, duplicate, late, ahead (dated in the future) and invalid events, per second.",
             "ops",
             (Query(f"sum by (result) (rate({of_job(events)}[$__rate_interval]))", "{{result}}"),),
             stacked=True,
@@ -177,7 +177,7 @@ def _results(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Share of invalid events",
-            "Unreadable events as a share of all events.",
+            "Events that are unreadable or beyond a limit, as a share of all events.",
             "percentunit",
             share("invalid"),
             width=8,
@@ -186,7 +186,7 @@ def _results(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Share of late events",
-            "Events dropped because they arrived later than the lateness allows, as a share of all events.",
+            "Events that arrived later than the lateness allows, as a share of all events.",
             "percentunit",
             share("late"),
             width=8,
@@ -195,7 +195,7 @@ def _results(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Invalid events by reason",
-            "Why events could not be read, per second.",
+            "Events that could not be read or are beyond a limit, by reason, per second.",
             "ops",
             (
                 Query(

@@ -171,7 +171,7 @@ def _failures(context: Context) -> tuple[Panel, ...]:
         Panel(
             "timeseries",
             "Lost and reconciled",
-            "Messages lost to retention or exhausted retries, and messages removed because the broker reported an empty queue, "
+            "Messages lost to retention or exhausted retries, and messages removed from tracking without a reported end, "
             "in each interval.",
             queries=tuple(
                 Query(

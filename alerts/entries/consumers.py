@@ -103,7 +103,7 @@ BATCH_RETRY_STORM = Entry(
     group="consumers",
     subject="queue",
     meaning=(
-        "Most deliveries repeat messages whose batch failed because of another message. Good messages are processed again and "
+        "Many deliveries repeat messages whose batch failed because of another message. Good messages are processed again and "
         "again, including their side effects, and use up their own retries."
     ),
     rule=(
@@ -115,8 +115,8 @@ BATCH_RETRY_STORM = Entry(
     severity="warning",
     alert=signal_alert(
         "BatchRetryStorm",
-        "Most deliveries repeat messages of failed batches.",
-        f"Deliveries of {QUEUE} are mostly repeats. Received so far: "
+        "Many deliveries repeat messages of failed batches.",
+        f"Many deliveries of {QUEUE} repeat messages of failed batches. Received so far: "
         f"{companion('queuewatch_messages_received_total', 'count')}, acknowledged: "
         f"{companion('queuewatch_messages_deleted_total', 'count')}. Highest receive count: "
         f"{companion('queuewatch_receive_count_max', 'count')}. Open findings: {own_value('count')}.",

@@ -40,7 +40,7 @@ QUEUE_FAILING = Entry(
     severity="critical",
     alert=signal_alert(
         "QueueFailing",
-        "Consumers receive messages but finish hardly any.",
+        "Consumers receive messages, but many deliveries fail.",
         f"Many deliveries of {QUEUE} end without being settled. Poison suspects: "
         f"{companion('queuewatch_poison_messages', 'count')}. Dead-lettered so far: "
         f"{companion('queuewatch_messages_dead_lettered_total', 'count')}. Visible: {messages_in('visible')}. Open findings: "

@@ -56,7 +56,7 @@ GROUP_STUCK = Entry(
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
         matchers=',severity!="info"',
-        why=f"{WHY} Findings of severity info are groups whose head is in work for no longer than usual, or waits for a "
+        why=f"{WHY} Findings of severity info are groups whose head has been processed for no longer than usual, or waits for a "
         "busy consumer. They are shown and never alert.",
     ),
     dashboard="groups",
@@ -79,7 +79,7 @@ GROUP_STUCK = Entry(
         EvidenceField("stuck_s", "seconds since a message of the group was settled"),
         EvidenceField(
             "usual_limit_s",
-            "with severity info: how long the head may be in work, or wait for room, before it alerts, in seconds",
+            "with severity info: how long the head may be processed, or wait for room, before it alerts, in seconds",
         ),
     ),
     checks={
@@ -277,7 +277,7 @@ NOISY_GROUP = Entry(
     severity="info",
     alert=signal_alert(
         "NoisyGroup",
-        "One group takes most of the processing capacity.",
+        "One group takes more than its share of the processing capacity.",
         f"Groups of {QUEUE} that take an unfair share: {own_value('count')}. In flight: {messages_in('in_flight')}. Groups with "
         f"a backlog: {groups_in('backlog')}.",
     ),

@@ -107,8 +107,8 @@ MESSAGE_HELD_TOO_LONG = Entry(
         "broker never takes a message back. The worker may hang without any error; no other consumer can get the message."
     ),
     rule=(
-        "The message has been in flight without a break; extending its window does not count as a break. A window that was "
-        "extended after it seemed to have ended had not ended.",
+        "The message has been in flight without a break; extending its window does not count as a break. If a window is "
+        "extended after it seemed to have ended, it had not ended.",
         "This has lasted longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}.",
         "The limit applies to all work, even if the consumer extends the window regularly. If a slow consumer holds three or "
         "more such messages, or holds three or more messages of any age and has finished none since, they are folded into its "

@@ -31,15 +31,15 @@ QUEUE_STALLED = Entry(
         "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
         "window takes. So if every consumer that holds messages has such a window, twice the longest time that one of them took "
         "within a day to finish its next message is enough, if that is less. Where no visibility timeout is reported or "
-        "configured, messages that seem to have come back may still be in work, once one was held for longer than the assumed "
+        "configured, messages that seem to have come back may still be in flight, once one was held for longer than the assumed "
         "timeout and then deleted.",
         "If no collector reports on an SQS standard queue, it does not fire while all that seems to wait are poison suspects "
-        "and nothing was received for {stalled_s}: most likely SQS moved them to a dead-letter queue, and it tells nobody.",
+        "and nothing was received for {stalled_s}: most likely SQS moved them to a dead-letter queue, which it does not report.",
         "The reason is no_receives if nothing was received in the last {stalled_s} either and no consumer holds what waits, "
         "otherwise no_progress.",
         "If not all messages are reported, the broker's counts must show the stall: visible messages at every count (of two or "
         "more, unless a tracked message waits too), nothing in flight, and a backlog that never falls. Where counts are "
-        "approximate (SQS), falls of less than a tenth are taken for their error, unless there are four without a rise. The "
+        "approximate (SQS), a fall of less than a tenth counts as their error, unless there are four without a rise. The "
         "stall begins at the last count that showed messages in flight or messages that had left. For a broker that does not "
         "report messages in flight (Cloudflare), deliveries must have been reported and then stopped, and the backlog must "
         "have grown without ever falling, or contain a message that came back. Where it is reported when the oldest message was "

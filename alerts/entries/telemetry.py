@@ -80,7 +80,7 @@ TELEMETRY_PARTIAL = Entry(
         "TelemetryPartial",
         "Tracked messages and the broker's own count disagree.",
         f"queuewatch tracks {companion('queuewatch_telemetry_coverage_ratio', 'percent')} of the messages that the broker "
-        f"counts in {QUEUE}. Removed because the broker reported an empty queue: "
+        f"counts in {QUEUE}. Removed from tracking without a reported end: "
         f"{companion('queuewatch_messages_reconciled_total', 'count')}. Open findings: {own_value('count')}.",
     ),
     dashboard="pipeline",
@@ -102,7 +102,7 @@ TELEMETRY_PARTIAL = Entry(
         "Too few tracked: find the producer or consumer that is not instrumented. A message is tracked from its first event on.",
         "Too many tracked: a consumer deletes without reporting it. Its messages are removed once the broker reports an empty "
         "queue.",
-        "Moves to a dead-letter queue are not seen yet: nothing is to be done. SQS does not report them; they are inferred, most "
+        "Moves to a dead-letter queue are not seen yet: no action is needed. SQS does not report them; they are inferred, most "
         "of them once a failing consumer has recovered.",
         "Events dropped because of a full buffer: use a larger buffer in the sender, or a faster transport.",
     ),
@@ -250,8 +250,8 @@ INVALID_EVENTS = Entry(
         "If another program writes to the topic, use a separate topic for telemetry.",
         "If the reason is too_many_queues or too_many_collectors, find the sender that invents names; if they are real, raise "
         "judge.max_queues or judge.max_collectors.",
-        "If the reason is too_many_messages, a backlog is larger than the workers may track: drain it, or give them memory and "
-        "raise judge.max_messages_per_shard. Ages of its queue are lower bounds until then.",
+        "If the reason is too_many_messages, a backlog is larger than the workers may track: drain it, or give them more "
+        "memory and raise judge.max_messages_per_shard. Ages of its queue are lower bounds until then.",
     ),
     ignore=("A test that sends broken events on purpose.",),
     links=(),

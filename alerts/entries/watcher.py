@@ -351,7 +351,7 @@ FINDINGS_CAPPED = Entry(
         "Follow the alerts on the queues: if this alert fires, a queue has a serious problem.",
         "Raise the cap in the configuration if you need complete lists.",
     ),
-    ignore=("A dead-letter queue with thousands of messages that is already known.",),
+    ignore=("A queue whose many poison messages are already being dealt with.",),
     links=(),
 )
 

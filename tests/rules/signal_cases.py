@@ -318,10 +318,10 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
             (of("queuewatch_messages_deleted_total"), "200x40"),
             RECEIVES,
         ),
-        f"Deliveries of {WHERE} are mostly repeats. Received so far: 990, acknowledged: 200. Highest receive count: 5. Open "
-        "findings: {n}.",
-        f"Deliveries of {WHERE} are mostly repeats. Received so far: unknown, acknowledged: unknown. Highest receive count: "
-        "unknown. Open findings: {n}.",
+        f"Many deliveries of {WHERE} repeat messages of failed batches. Received so far: 990, acknowledged: 200. Highest receive "
+        "count: 5. Open findings: {n}.",
+        f"Many deliveries of {WHERE} repeat messages of failed batches. Received so far: unknown, acknowledged: unknown. Highest "
+        "receive count: unknown. Open findings: {n}.",
     ),
     "QueueStalled": state_signal(
         "QueueStalled",
@@ -428,11 +428,11 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         "info",
         _all((of("queuewatch_telemetry_coverage_ratio"), "0.85x40"), (of("queuewatch_messages_reconciled_total"), "4x40")),
         (
-            f"queuewatch tracks 85% of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
-            f"empty queue: 4. Open findings: {{n}}."
+            f"queuewatch tracks 85% of the messages that the broker counts in {WHERE}. Removed from tracking "
+            f"without a reported end: 4. Open findings: {{n}}."
         ),
-        f"queuewatch tracks unknown of the messages that the broker counts in {WHERE}. Removed because the broker reported an "
-        "empty queue: unknown. Open findings: {n}.",
+        f"queuewatch tracks unknown of the messages that the broker counts in {WHERE}. Removed from tracking "
+        "without a reported end: unknown. Open findings: {n}.",
         component="watcher",
     ),
 }
