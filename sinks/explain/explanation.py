@@ -187,6 +187,7 @@ def _hint(snapshot: Snapshot, what: str) -> str:
     near = difflib.get_close_matches(what, [queue.queue for queue in snapshot.queues], n=3, cutoff=0.6)
     tail = f" Similar: {', '.join(near)}." if near else ""
     return (
-        f"Nothing watched is called {what}. A message is only known by its id while it is a suspect, held, a group's head, a "
+        f"No queue, message, group or consumer is called {what}. "
+        "A message is known by its id only while it is a suspect, held, a group's head, a "
         f"dead letter or among the oldest: a message that is not listed was settled, is healthy, or was never seen.{tail}"
     )

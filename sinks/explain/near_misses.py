@@ -166,7 +166,7 @@ def _deliveries(m: Measured) -> str:
 
 
 def _stalled(m: Measured, _: Thresholds) -> str:
-    return f"messages wait and none was finished for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}"
+    return f"messages wait and none has been finished for {duration_ms(m.value)}; it fires after {duration_ms(m.limit)}"
 
 
 def _failing(m: Measured, limits: Thresholds) -> str:

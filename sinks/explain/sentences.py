@@ -13,7 +13,7 @@ _STATUS_WORDS: Mapping[str, str] = {
     "stalled": "is stalled: messages wait and none is finished",
     "stopped": "has stopped: messages wait and nobody receives them",
     "stale": "is stale: nothing reports on it any more",
-    "failing": "is failing: consumers receive its messages but finish hardly any",
+    "failing": "is failing: consumers receive its messages, but many deliveries fail",
     "unknown": "is not known well enough to be judged",
 }
 
@@ -40,12 +40,12 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
     if queue.last_settled_at_ms is not None:
         parts.append(f"the last was finished {duration_ms(now_ms - queue.last_settled_at_ms)} ago")
     if queue.time_to_drain_s is not None:
-        parts.append(f"at this rate it is empty in {duration(queue.time_to_drain_s)}")
+        parts.append(f"at this rate it will be empty in {duration(queue.time_to_drain_s)}")
     how, kind = _STATUS_WORDS[queue.status], "Queue"
     if queue.is_dead_letter_queue:
         how, kind = "holds dead letters" if queue.visible or queue.in_flight else how, "Dead-letter queue"
     elif firing and queue.status == "ok":
-        how = "flows as a whole"
+        how = "is OK as a whole"
     numbers = "; ".join(parts)
     rests_on = ""
     if queue.basis != "messages" and queue.basis_reason:

@@ -23,7 +23,7 @@ def to_text(explanation: Explanation) -> str:
         if not subject.reasons:
             lines += ["  No signal fires for it.", ""]
         lines += [
-            f"  not firing: {near.signal} ({100 * near.nearness:.0f} % of its limit): {near.sentence}"
+            f"  not firing: {near.signal} ({100 * near.nearness:.0f}% of its limit): {near.sentence}"
             for near in subject.near_misses
         ]
         lines.append("")

@@ -85,7 +85,7 @@ function showAge(summary) {
     old
       ? `No new batch for ${duration(ageMs / 1000)}: ages keep growing, but it is unknown which messages were finished since.`
       : summary.behind_ms > BEHIND_MS
-        ? `This is the state of ${time(summary.at_ms, summary.at_ms + summary.behind_ms)}, ` +
+        ? `This is the state as of ${time(summary.at_ms, summary.at_ms + summary.behind_ms)}, ` +
           `${duration(summary.behind_ms / 1000)} ago: the job is behind its source (after an outage it catches up by itself; ` +
           "otherwise it needs more CPU), or its clock is not trusted (see the signal ClockUntrusted)."
         : null,

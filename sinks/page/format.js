@@ -41,9 +41,9 @@ export function count(value, thing) {
   return `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
 }
 
-/** `97.4 %`. */
+/** `97.4%`. */
 export function percent(ratio) {
-  return `${(ratio * 100).toFixed(1).replace(".0", "")} %`;
+  return `${(ratio * 100).toFixed(1).replace(".0", "")}%`;
 }
 
 /** `31 MB`. */

@@ -14,12 +14,12 @@ const SCOPES = {
   all: ["Oldest", "Since it was sent, whether visible or not"],
   visible: ["Oldest visible", "Of messages a consumer could receive now"],
   healthy: ["Oldest healthy", "Without poison suspects"],
-  cloudwatch: ["As CloudWatch", "The value of ApproximateAgeOfOldestMessage"],
+  cloudwatch: ["CloudWatch's age", "What ApproximateAgeOfOldestMessage would show"],
 };
 
 /** Labels of the totals whose names do not say what they count. A phone has no tooltips. */
 const TOTAL_WORDS = {
-  reconciled: "Gone without a report",
+  reconciled: "Reconciled away (no end reported)",
   arrived: "Dead letters that arrived",
   retried: "Redelivered from failed batches",
   touched: "Messages with a delivery or end",
@@ -27,7 +27,7 @@ const TOTAL_WORDS = {
   unseen_receives: "Receives not reported",
   failed: "Deliveries without a settlement",
   outlived: "Settled too late",
-  found_later: "Gone, but reported later",
+  found_later: "Reconciled away, then reported",
   processed: "Deleted, processing time known",
 };
 
@@ -133,7 +133,7 @@ export class QueuePage {
     setChildren(this.gone, queue, () => [
       "Queue ",
       name(queue),
-      " is not watched (any more). ",
+      " is not being watched. ",
       el("a", { href: `#/?${new URLSearchParams({ filter: queue })}` }, "Look for it among all queues"),
     ]);
   }
@@ -298,10 +298,10 @@ const TIMED = {
 };
 
 function objectiveSentence(item) {
-  const promise = `${Number((item.ratio * 100).toFixed(4))} % ${TIMED[item.of](duration(item.within_s))}`;
+  const promise = `${Number((item.ratio * 100).toFixed(4))}% ${TIMED[item.of](duration(item.within_s))}`;
   if (item.ended === 0) return `${promise}: no message has ended yet.`;
-  // Rounded down: if one message missed the objective, this is not 100 %.
-  const share = `${Math.floor(item.in_time_ratio * 10_000) / 100} %`;
+  // Rounded down: if one message missed the objective, this is not 100%.
+  const share = `${Math.floor(item.in_time_ratio * 10_000) / 100}%`;
   const missed = `${number(item.missed)} of ${count(item.ended, "message")} late or lost`;
   return `${promise}: ${share} were, ${missed}, ${percent(item.budget_used_ratio)} of the misses allowed.`;
 }

@@ -39,7 +39,7 @@ def test_a_firing_queue_is_explained_worst_signal_first() -> None:
     assert subject.sentence == (
         "Queue orders is lagging: its backlog gets older while consumers work: 184 messages visible; "
         "12 in flight; 3 delayed; the oldest 2 min 41 s old; one was received 5 times; the last was finished "
-        "0.9 s ago; at this rate it is empty in 1 min 14 s."
+        "0.9 s ago; at this rate it will be empty in 1 min 14 s."
     )
 
 

@@ -109,7 +109,7 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
             250,
             239.5,
             300,
-            "messages wait and none was finished for 4 min; it fires after 5 min.",
+            "messages wait and none has been finished for 4 min; it fires after 5 min.",
         ),
         (
             "QueueStalled",
@@ -117,7 +117,7 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
             240,
             240,
             270,
-            "messages wait and none was finished for 4 min; it fires after 4 min 30 s.",
+            "messages wait and none has been finished for 4 min; it fires after 4 min 30 s.",
         ),
         (
             "QueueStalled",
@@ -125,7 +125,7 @@ def near(events: Events, until_s: int, every_s: int = 10, later_s: int = 0) -> d
             3_300,
             599,
             1_185,
-            "messages wait and none was finished for 9 min 59 s; it fires after 19 min 45 s.",
+            "messages wait and none has been finished for 9 min 59 s; it fires after 19 min 45 s.",
         ),
         (
             "WindowTooShort",

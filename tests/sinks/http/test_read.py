@@ -267,7 +267,7 @@ def test_one_queue_in_detail(start: StartService) -> None:
         runbook_base_url="https://run.book",
     )
     queue = start(shop_snapshot(), settings).client.get("/api/v1/queue?queue=payments.fifo").json()["queue"]
-    assert queue["sentence"].startswith("Queue payments.fifo flows as a whole: 2,310 messages visible")
+    assert queue["sentence"].startswith("Queue payments.fifo is OK as a whole: 2,310 messages visible")
     assert queue["firing"][0]["runbook_url"] == "https://run.book#alert-name-queuewatchgroupstuck"
     assert queue["firing"][0]["to_do"]
     assert queue["top_groups"][0]["group"] == "customer-4711"

@@ -152,7 +152,7 @@ def test_a_queue_that_is_not_watched_any_more(visit: StartVisit) -> None:
     left = replace(snapshot, queues=tuple(queue for queue in snapshot.queues if queue.queue != "search-index"))
     visited.store.publish(left)
     gone = page.locator(".queue-head")
-    expect(gone).to_contain_text("Queue search-index is not watched (any more).")
+    expect(gone).to_contain_text("Queue search-index is not being watched.")
     expect(page.get_by_role("heading")).to_have_text(["search-index"])
     expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator("#banner")).to_be_hidden()
@@ -250,7 +250,7 @@ def test_the_four_ages_stand_side_by_side(visit: StartVisit) -> None:
     """CloudWatch's age stands beside the true ages."""
     page = visit(shop_snapshot(wall_ms())).open(Q + "orders")
     now = part(page, "Now")
-    positions = [now.index(label) for label in ("Oldest 2 min", "Oldest visible 1 min", "Oldest healthy", "As CloudWatch")]
+    positions = [now.index(label) for label in ("Oldest 2 min", "Oldest visible 1 min", "Oldest healthy", "CloudWatch's age")]
     assert positions == sorted(positions)
 
 
@@ -304,9 +304,9 @@ def test_objectives_show_their_period(visit: StartVisit) -> None:
     visited = visit(replace(snapshot, queues=(orders, *snapshot.queues[1:])), settings=settings)
     page = visited.open(Q + "orders")
     said = part(page, "Objectives")
-    assert "orders-30s 99 % settled within 30 s of being sent: 99 % were, 12 of 1,206 messages late or lost, " in said
-    assert "99.5 % of the misses allowed." in said
-    assert "orders-5min 99.99 % first received within 5 min of being sent: 0 % were, 2 of 2 messages" in said
+    assert "orders-30s 99% settled within 30 s of being sent: 99% were, 12 of 1,206 messages late or lost, " in said
+    assert "99.5% of the misses allowed." in said
+    assert "orders-5min 99.99% first received within 5 min of being sent: 0% were, 2 of 2 messages" in said
     assert "Since counting began, not of the last 28 days: that budget is in Grafana." in said
     link = page.get_by_role("region", name="Objectives", exact=True).get_by_role("link", name="Grafana")
     assert str(link.get_attribute("href")).endswith("&var-queue=orders&from=now-28d&to=now")
