@@ -63,7 +63,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
         return ApiError(
             405,
             "method_not_allowed",
-            f"{request.method} is not possible at {path}",
+            f"{request.method} is not allowed at {path}",
             f"use {allowed}",
             headers={"Allow": allowed},
         ).response()

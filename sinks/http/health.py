@@ -52,7 +52,7 @@ def not_ready(snapshot: Snapshot | None, now_ms: int, within_s: float, silent_s:
     age_s = max(silent_s, (now_ms - last_ms) / 1000)
     if age_s > within_s:
         reasons.append(
-            f"the last batch was completed {duration(age_s)} ago, {duration(within_s)} is the limit: "
+            f"the last batch was completed {duration(age_s)} ago (limit: {duration(within_s)}): "
             "the job is stuck or stopped (see its log)"
         )
     return reasons

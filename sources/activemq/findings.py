@@ -84,7 +84,7 @@ def diagnose(seen: Observed) -> list[Finding]:
 
 def _version(seen: Observed) -> Finding:
     if seen.version is None:
-        what = f"the broker calls itself {seen.server or 'nothing'}: it is not known to be ActiveMQ Classic"
+        what = f"the broker identifies itself as {seen.server or 'nothing'}, which is not known to be ActiveMQ Classic"
         return Finding("version", "warning", what, "this collector is for ActiveMQ Classic, not Artemis")
     if seen.version < MINIMUM_VERSION:
         what = f"{seen.server} has no MessageDispatched advisory: which consumer holds a message stays unknown"
@@ -97,7 +97,7 @@ def _statistics(seen: Observed) -> Finding | None:
         return None
     if seen.plugin:
         return Finding("statistics", "ok", "StatisticsBrokerPlugin answers")
-    what = "StatisticsBrokerPlugin does not answer: no depth of any queue, and nothing to check the messages followed against"
+    what = "StatisticsBrokerPlugin does not answer: no queue has a depth, and tracked messages cannot be checked against counts"
     return Finding("statistics", "error", what, PLUGIN_XML)
 
 
@@ -155,7 +155,7 @@ def _silent_queues(seen: Observed) -> Finding | None:
         more = f" and {len(queues) - _LISTED_QUEUES} more" if len(queues) > _LISTED_QUEUES else ""
         parts.append(f"{named}{more} ({', '.join(sorted(flags))})")
     what = "messages move through these queues without the advisories in brackets: " + "; ".join(parts)
-    fix = f"their policy entry is another one than that of >: repeat the attributes there:\n{POLICY_XML}"
+    fix = f"they have a policy entry of their own instead of that for >: repeat the attributes there:\n{POLICY_XML}"
     return Finding("queues", "error", what, fix)
 
 

@@ -167,7 +167,7 @@ def _json(what: str, content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         start = content[:40].decode("utf-8", "replace")
-        raise BadAnswer(what, f"the answer is no JSON ({error}); it begins {start!r}") from error
+        raise BadAnswer(what, f"the answer is not JSON ({error}); it begins {start!r}") from error
 
 
 def _seconds(header: str | None) -> float | None:

@@ -137,7 +137,7 @@ class _Region:
         places = self._reader.places
         self._check(places)
         if not places and self._watched:
-            _log.warning("SQS: %s: no queue fits collect.sqs.discovery: nothing is watched in this region", self._name)
+            _log.warning("SQS: %s: no queue matches collect.sqs.discovery: nothing is watched in this region", self._name)
         elif len(places) != self._watched:
             _log.info("SQS: %s: queues watched: %d", self._name, len(places))
         self._watched = len(places)

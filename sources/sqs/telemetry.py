@@ -130,7 +130,7 @@ class SqsTelemetryCollector:
         )
         failed = answer.get("Failed", [])
         if failed:
-            _log.info("telemetry queue %s: %d messages come again", self._queue.name, len(failed))
+            _log.info("telemetry queue %s: %d messages will be delivered again", self._queue.name, len(failed))
 
 
 def _client_for(config: SqsCollectorConfig, queue: TelemetryQueueConfig) -> SQSClient:

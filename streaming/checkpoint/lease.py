@@ -83,7 +83,7 @@ class Lease:
             self._wait(_LOOK_EVERY_S)
             now = self._read()
             if now is not None and now != found:
-                raise CheckpointInUse(f"another queuewatch works on the checkpoint {self._uri}", _FIX)
+                raise CheckpointInUse(f"another queuewatch is using the checkpoint {self._uri}", _FIX)
             found = now
         self._write()
 

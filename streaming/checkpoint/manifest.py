@@ -55,7 +55,7 @@ def locked(folder: Folder) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise CheckpointInUse(
-                f"another queuewatch works on the checkpoint {folder.path}",
+                f"another queuewatch is using the checkpoint {folder.path}",
                 "Stop it, or give this one its own spark.checkpoint_dir",
             ) from error
         except OSError as error:
@@ -114,7 +114,7 @@ def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Ma
     if found.shards != shards:
         raise CheckpointMismatch(
             f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}",
-            f"Set spark.shards back to {found.shards}, or make a checkpoint with {shards} shards of it: "
+            f"Set spark.shards back to {found.shards}, or convert it to a checkpoint with {shards} shards: "
             f"queuewatch state reshard {uri} --shards {shards} --out NEW, then set spark.checkpoint_dir to it",
         )
     if found.sources != tuple(sources):

@@ -89,7 +89,7 @@ def _go_back_if_damaged(checkpoint: Path) -> int | None:
             )
             return batch_id
     raise CheckpointMismatch(
-        f"the checkpoint {checkpoint} is damaged ({'; '.join(problems)}), and no earlier batch in it is whole",
+        f"the checkpoint {checkpoint} is damaged ({'; '.join(problems)}), and no earlier batch in it is intact",
         "Restore a copy of it, or set spark.checkpoint_dir to a new folder: the state is built again from what the sources hold",
     )
 
@@ -108,7 +108,7 @@ def _drop_unreadable_plans(checkpoint: Path) -> None:
             for name in (str(batch_id), f".{batch_id}.crc"):
                 if (checkpoint / OFFSETS / name).exists():
                     (checkpoint / OFFSETS / name).replace(aside / name)
-            _log.warning("unreadable_batch_dropped", batch_id=batch_id, effect="the batch is planned anew; nothing is lost")
+            _log.warning("unreadable_batch_dropped", batch_id=batch_id, effect="the batch is planned again; nothing is lost")
 
 
 def _renew_unreadable_id(checkpoint: Path) -> None:

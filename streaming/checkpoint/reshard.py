@@ -51,7 +51,7 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
         messages = sum(state.messages for state in again)
         if wrong := differences(expected, report_of(again, settings, unordered=moved), moved=moved):
             raise CheckpointMismatch(
-                f"the states of {target} do not say what those of {stored.path} say: {', '.join(wrong[:5])}",
+                f"the states of {target} differ from those of {stored.path}: {', '.join(wrong[:5])}",
                 "Keep the old checkpoint and report this, with it if you can",
             )
         if stored.memory is not None:

@@ -76,7 +76,7 @@ def manifest_of(checkpoint: Path) -> Manifest:
     """Return the manifest of a checkpoint. Raises `CheckpointMismatch` for a missing folder, another folder, or a file."""
     manifest = read_manifest(LocalFolder(checkpoint), str(checkpoint)) if checkpoint.is_dir() else None
     if manifest is None:
-        raise CheckpointMismatch(f"{checkpoint} is no checkpoint of queuewatch", "Name the folder spark.checkpoint_dir names")
+        raise CheckpointMismatch(f"{checkpoint} is not a queuewatch checkpoint", "Give the folder set in spark.checkpoint_dir")
     return manifest
 
 
@@ -121,7 +121,7 @@ def open_stored(checkpoint: Path) -> Stored:
                 kafka=kafka_offsets(logged),
                 lost=dict(version.lost),
             )
-    raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is whole", "Restore a copy of it")
+    raise CheckpointMismatch(f"no batch in the checkpoint {checkpoint} is intact", "Restore a copy of it")
 
 
 def verify(checkpoint: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ EXPLAINED = (
     "orders          one order cannot be processed: watch its receive count rise until it is moved to orders-dlq,",
     "                which a job empties at once: the depth never shows a problem, but the arrival is counted",
     "payments.fifo   one payment of customer-3 hangs: that customer's other payments wait, all others flow",
-    "invoices        one of two consumers holds a message until its window ends, then the other one does; there is no",
+    "invoices        a message hangs one of two consumers until its window ends, then the other one; there is no",
     "                dead-letter queue, which is reported",
     "emails          its producer is not instrumented, as in the middle of a rollout: the page says so, and what to do next",
 )

@@ -144,8 +144,8 @@ class _Reader:
         written: set[str] = set()
         for name_node, _ in node.value:
             if not isinstance(name_node, yaml.ScalarNode):
-                problem = f"is a {name_node.id} where a name must be"
-                fix = "Double braces are of a template that was not filled in"
+                problem = f"is a {name_node.id} where a key is expected"
+                fix = "Double braces come from a template that was not filled in"
                 raise ConfigError(dotted_name(key), problem, fix, self._place(name_node))
             if name_node.value in written and name_node.tag != "tag:yaml.org,2002:merge":
                 dotted = dotted_name((*key, name_node.value))

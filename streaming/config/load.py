@@ -114,7 +114,7 @@ def _translate_one(
     if kind == "extra_forbidden":
         guesses = nearest(model, inner[:-1], str(inner[-1]))
         if guesses == [inner[-1]]:
-            fix = f"`{inner[-1]}` is a key of the whole file: write it at the left margin"
+            fix = f"`{inner[-1]}` is a top-level key: do not indent it"
         elif guesses:
             fix = f"Did you mean {' or '.join(f'`{guess}`' for guess in guesses)}?"
         else:

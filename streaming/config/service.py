@@ -61,7 +61,7 @@ class SparkSection(Section):
     @classmethod
     def _is_heap_size(cls, size: str) -> str:
         if not _HEAP_SIZE.fullmatch(size):
-            raise ValueError(f"{size!r} is not a size that Java accepts: use a whole number with its unit, as 2g or 1500m")
+            raise ValueError(f"{size!r} is not a size that Java accepts: use a whole number with its unit, such as 2g or 1500m")
         return size
 
     @model_validator(mode="after")

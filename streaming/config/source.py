@@ -61,7 +61,7 @@ class SpoolSource(Section):
         if _inside(self.archive_folder, self.folder):
             raise ValueError("archive_folder lies inside folder, where its files would be read again")
         if local_folder(self.folder) is not None and local_folder(self.archive_folder) is None:
-            raise ValueError("archive_folder is on another file system than folder, which is on this machine: name a local one")
+            raise ValueError("archive_folder is not on the same file system as folder, which is local: give a local folder")
         return self
 
 

@@ -51,7 +51,7 @@ class Liveness:
         silent_s = self.silent_s
         if silent_s <= within_s:
             return None
-        return f"no batch was committed for {silent_s:.0f} s ({within_s:.0f} s is the limit): {self.doing}"
+        return f"no batch has been committed for {silent_s:.0f} s (limit: {within_s:.0f} s): {self.doing}"
 
 
 class Watchdog:

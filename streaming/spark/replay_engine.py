@@ -76,7 +76,7 @@ def run_steps(spark: SparkSession, steps: Iterable[Step], settings: Settings, sh
             stopped.set()
             query.stop()
         if waiting:
-            raise JobError(f"Spark left {len(waiting)} steps of the replay out", "Report this, with the recording if you can")
+            raise JobError(f"Spark returned no result for {len(waiting)} steps", "Report this, with the recording if you can")
 
 
 def _write(steps: Iterable[Step], inbox: Path, settings: Settings, shards: int) -> dict[int, Step]:

@@ -214,7 +214,7 @@ def _bypass_host_name_lookup() -> None:
         # instead.
         if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
             raise RuntimeUnavailable(
-                f"This machine cannot look up its own name ({name}), which Spark must where AWS keys are in the environment",
+                f"This machine cannot resolve its own name ({name}), which Spark requires if AWS keys are in the environment",
                 f"Add the line `127.0.1.1 {name}` to /etc/hosts",
             ) from error
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -153,7 +153,7 @@ def _start_java(conf: SparkConf) -> Any:
         return launch_java(conf, kept_off_the_command_line=re.compile(SECRETS))
     except PySparkRuntimeError as error:
         raise RuntimeUnavailable(
-            "Spark's Java process ended at its start",
+            "Spark's Java process ended during startup",
             "See Java's output above. Usual causes: spark.driver_memory exceeds the machine's memory, "
             "or spark.conf has an unknown option",
         ) from error

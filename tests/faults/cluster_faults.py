@@ -54,7 +54,7 @@ def second_job(scene: Scene) -> None:
     scene.strike()
     with TemporaryDirectory(dir=scene.place.folder) as folder, running(Path(folder), scene.place.config) as second:
         code = second.process.wait(WITHIN_S)
-    if code != 1 or "another queuewatch works on the checkpoint" not in second.words():
+    if code != 1 or "another queuewatch is using the checkpoint" not in second.words():
         raise AssertionError(f"the second job ended with {code}: {second.words()}")
 
 

@@ -95,8 +95,8 @@ def test_counted_arrivals_are_dated_by_the_count_that_showed_them() -> None:
     first, second = (180_000, 60_000), (360_000, 240_000)
     assert seen == [("firing", *first), ("resolved", *first), ("firing", *second), ("resolved", *second)]
     words = [c.finding.evidence["summary"] for c in found]
-    assert words[0] == words[1] == "At least 3 messages arrived in dead: its depth rose to 3 and no message reported it."
-    assert words[2] == words[3] == "At least 6 messages arrived in dead: its depth rose to 6 and no message reported it."
+    assert words[0] == words[1] == "At least 3 messages arrived in dead: its depth rose to 3 and no event reported the arrival."
+    assert words[2] == words[3] == "At least 6 messages arrived in dead: its depth rose to 6 and no event reported the arrival."
 
 
 @pytest.mark.simulation

@@ -31,7 +31,7 @@ def test_a_slow_consumer_that_goes_on_may_have_failed() -> None:
     assert found.evidence["summary"].endswith("If it failed, it becomes visible again when its visibility window of 3 min ends.")
     also = ev("received", 62, message_id="also", consumer="w", receive_count=1)
     (found,) = seen([bad, also], 120, 120).firing("SlowConsumer")
-    assert "Consumer w of q has held message bad for 59 s (it holds 2); the usual hold" in found.evidence["summary"]
+    assert "Consumer w of q has held message bad for 59 s (it holds 2 messages); the usual hold" in found.evidence["summary"]
     (found,) = seen([bad], 120, 60).firing("SlowConsumer")
     assert "failed" not in found.evidence["summary"]
 

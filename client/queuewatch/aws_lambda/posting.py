@@ -183,7 +183,7 @@ class QueuePoster(_Poster):
             try:
                 answer: dict[str, Any] = json.loads(body)
             except ValueError as error:
-                raise SendError(f"{self.name}: the answer to {action} is no JSON", retry=True) from error
+                raise SendError(f"{self.name}: the answer to {action} is not JSON", retry=True) from error
             return answer
         code = _error_code(body)
         too_large = code in ("InvalidParameterValue", "MessageTooLong", "InvalidMessageContents")

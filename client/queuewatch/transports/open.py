@@ -65,7 +65,7 @@ def _kafka(to: str) -> KafkaTransport:
 def _options(to: str, rest: str) -> tuple[str, dict[str, str]]:
     path, _, query = rest.partition("?")
     if not path.strip("/"):
-        raise ValueError(f"{shown(to)!r} names no place; use {_FORMS}")
+        raise ValueError(f"{shown(to)!r} names no queue or folder; use {_FORMS}")
     return path, dict(parse_qsl(query, keep_blank_values=True))
 
 

@@ -74,7 +74,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; the usual hold on this queue is {work_time(usual)}" if usual is not None else ""
         client = _client(c, held.consumer)
-        others = f" (it holds {held.held})" if held.held > 1 else ""
+        others = f" (it holds {held.held} messages)" if held.held > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]

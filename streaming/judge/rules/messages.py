@@ -284,7 +284,7 @@ def dead_letters_counted(c: Context) -> Iterator[Finding]:
         "dead_letters_now": known.depth,
         "summary": (
             f"At least {plural(at_least, 'message')} arrived in {c.name.queue}: its depth rose to {depth} "
-            "and no message reported it."
+            "and no event reported the arrival."
         ),
     }
     yield c.finding("DeadLetterArrived", "warning", known.at, evidence, part=f"counted-{known.at}")

@@ -51,7 +51,7 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
         "stalled_s": seconds(c.now - since),
         "visible": visible,
         "in_flight": _in_flight(c),
-        "summary": f"Nothing of {c.name.queue} was settled for {duration(c.now - since)} with {waiting}: {what}.",
+        "summary": f"No message of {c.name.queue} has been settled for {duration(c.now - since)}, with {waiting}: {what}.",
     }
     if prefetched:
         evidence["prefetched"] = prefetched
@@ -126,7 +126,7 @@ def _usual_work_ms(c: Context) -> int:
 
 
 def _may_be_in_work(c: Context) -> bool:
-    """Whether messages that seem to have come back may be in work, because no visibility timeout is reported or configured.
+    """Whether messages that seem to have come back may be in flight, because no visibility timeout is reported or configured.
 
     That is so if others were held for longer than the timeout that is assumed, and then deleted.
     """

@@ -154,4 +154,4 @@ def test_an_account_without_queues_still_has_heartbeats(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         events = collect(fake, lambda found: len(found) >= 4, discovery_interval_s=0.01)
     assert {event["type"] for event in events} == {"heartbeat"}
-    assert caplog.text.count("sqs-collector/eu-west-1: no queue fits collect.sqs.discovery: nothing is watched") == 1
+    assert caplog.text.count("sqs-collector/eu-west-1: no queue matches collect.sqs.discovery: nothing is watched") == 1

@@ -121,7 +121,7 @@ def test_two_jobs_cannot_use_one_checkpoint(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(CheckpointInUse, match="another queuewatch works on"), locked(LocalFolder(tmp_path)):
+        with pytest.raises(CheckpointInUse, match="another queuewatch is using"), locked(LocalFolder(tmp_path)):
             pass
         other.kill()
         other.wait()

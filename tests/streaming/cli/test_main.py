@@ -523,11 +523,11 @@ def test_explain_says_how_to_give_a_token(in_process: Run, guarded: str, tmp_pat
     monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
     done = in_process("explain", "orders", "--url", guarded)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "needs its credentials: give the token of http.auth with --token-file" in done.stderr
+    assert "requires credentials: give the token of http.auth with --token-file" in done.stderr
     monkeypatch.setenv("QUEUEWATCH_TOKEN", "wrong")
     done = in_process("explain", "orders", "--url", guarded)
     assert done.returncode == 1
-    assert "other credentials" in done.stderr
+    assert "rejected the token: give the token of http.auth" in done.stderr
     assert "wrong" not in done.stderr
     done = in_process("explain", "orders", "--url", guarded, "--token-file", tmp_path / "absent")
     assert done.returncode == 1

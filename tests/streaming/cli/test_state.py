@@ -136,7 +136,7 @@ def test_anything_but_a_checkpoint_is_refused_and_left_alone(command: str, given
     out = [tmp_path / "out"] if "--out" in words else []
     done = queuewatch("state", words[0], tmp_path / given, *words[1:], *out)
     assert isinstance(done.exception, CheckpointMismatch), done.exception
-    expected = f"{tmp_path / given} is no checkpoint of queuewatch. Name the folder spark.checkpoint_dir names"
+    expected = f"{tmp_path / given} is not a queuewatch checkpoint. Give the folder set in spark.checkpoint_dir"
     assert str(done.exception) == expected
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
@@ -287,7 +287,7 @@ def test_a_reshard_that_fails_leaves_nothing_behind(existed: bool, tmp_path: Pat
     with monkeypatch.context() as patched:
         patched.setattr("streaming.checkpoint.reshard.differences", lambda *_, **__: ["orders totals"])
         done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", new)
-    assert "do not say what those of" in str(done.exception)
+    assert "differ from those of" in str(done.exception)
     assert list(tmp_path.glob("new/*")) == []
     assert new.exists() == existed
     done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", new)

@@ -78,7 +78,7 @@ def test_numbers_and_booleans_are_settings_of_spark_and_kafka(write: ConfigFile)
             "`thresholds.poison_receives`",
             id="one level too high",
         ),
-        pytest.param("judge:\n  http: {}\n", "judge.http", 2, "`http` is a key of the whole file", id="a section in another"),
+        pytest.param("judge:\n  http: {}\n", "judge.http", 2, "`http` is a top-level key", id="a section in another"),
         pytest.param("collect:\n  sqz: {}\n", "collect.sqz", 2, "`sqs`", id="a kind of collector"),
         pytest.param(
             "collect:\n  sqs:\n    interval: 3\n", "collect.sqs.interval", 3, "`interval_s`", id="in an external section"
@@ -135,7 +135,7 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         (
             "source:\n  spool: {folder: a, after_reading: archive, archive_folder: 's3://bucket/done'}\n",
             "source.spool",
-            "on another file system",
+            "not on the same file system",
         ),
         ("source: {spool: {folder: a, pattern: ''}}\n", "source.spool.pattern", "at least 1 character"),
         ("http:\n  ingest: {enabled: true}\n", "", "http.ingest needs source.spool"),
@@ -290,7 +290,7 @@ def test_all_errors_are_listed_at_once_in_the_order_of_the_file(write: ConfigFil
         ("a: !!int ''\n", "'' is not of type int. Quote it", 1),
         ("a: !!float ''\n", "is not valid YAML", 1),
         ("!!bool maybe: 1\n", "'maybe' is not of type bool", 1),
-        ("spark:\n  shards: {{ shards }}\n", "is a mapping where a name must be", 2),
+        ("spark:\n  shards: {{ shards }}\n", "is a mapping where a key is expected", 2),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(write: ConfigFile, text: str, says: str, line: int | None) -> None:

@@ -47,7 +47,7 @@ def test_a_process_without_progress_is_not_healthy() -> None:
     assert liveness.fault(600) is None
     clock.s += 1
     liveness.watch_from_now()
-    assert liveness.fault(600) == "no batch was committed for 601 s (600 s is the limit): starting"
+    assert liveness.fault(600) == "no batch has been committed for 601 s (limit: 600 s): starting"
     liveness.progressed()
     assert liveness.fault(600) is None
     clock.s += 700
