@@ -42,7 +42,7 @@ HEAD = """\
 # Every configuration key of queuewatch, with its default. Generated from the models by deploy/reference.py; do not edit.
 #
 # Any key may be overridden by an environment variable: QUEUEWATCH_ and the path of the key, two underscores for each
-# step down, for example QUEUEWATCH_HTTP__PORT=9500. A list is given as text with commas, a list of mappings as YAML:
+# step down, for example QUEUEWATCH_HTTP__PORT=9500. A list is given as comma-separated text, a list of mappings as YAML:
 # QUEUEWATCH_QUEUES='[{pattern: "orders*", thresholds: {stalled_s: 1800}}]'. A mapping changes the keys that it names, at any
 # depth; a list replaces the file's; an empty variable gives the key its default. Keys that are commented out are off by default.
 # A variable that no part of queuewatch knows is refused or warned about.

@@ -111,7 +111,7 @@ def watch(
     Watching the same object again replaces the previous watch, and the watch of a client replaces that of its session for this
     client: each call is reported once. Raises `ValueError` or `TypeError` for a wrong argument, and where neither `to` nor the
     environment names a destination; a destination that does not answer is not an error, nor is anything else in the environment.
-    A client of another service than SQS is only logged.
+    A client of a service other than SQS only causes a warning in the log.
     """
     if is_disabled():
         return Watch()

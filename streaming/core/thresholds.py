@@ -138,7 +138,7 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType(
     )
 )
 """With less, a rule divides by zero, holds for every queue, message or collector, or its signal ends at once and is never seen.
-The others may be 0. A tracking that is complete has a coverage of 1."""
+The others may be 0. Complete tracking has a coverage of 1."""
 
 _LONGEST_WINDOW_S: Final = 7 * 86_400
 """The judge's samples go back two weeks, and the oldest are hours apart."""

@@ -346,7 +346,7 @@ def test_pods_may_reach_the_brokers_of_the_configurations(example: list[dict[str
 def test_the_service_goes_by_the_names_on_the_page(example: list[dict[str, Any]]) -> None:
     """Those of the cluster, and the public one with `allowed_hosts`; other namespaces are admitted by one more policy."""
     page = (ROOT / "docs" / "deploying.md").read_text()
-    table = page.partition("### Who reaches the service")[2].partition("\n\nThe short form")[0]
+    table = page.partition("### Who can reach the service")[2].partition("\n\nThe short form")[0]
     names = re.findall(r"https?://([\w.-]+)", table)
     service = _one(example, "Service")["metadata"]
     inside = [service["name"], f"{service['name']}.{service['namespace']}.svc"]
