@@ -34,7 +34,7 @@ class RunningServer:
 
     host: str
     port: int
-    """The actual port, also if 0 was requested."""
+    """The actual port, even if 0 was requested."""
     _server: uvicorn.Server
     _thread: threading.Thread
     _stopping: threading.Event

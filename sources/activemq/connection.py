@@ -103,7 +103,7 @@ class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py h
     def hang_up(self) -> None:
         """Close the socket without waiting for the broker.
 
-        Over TLS stomp.py would wait for its farewell, and one that is silent or cut off never sends it.
+        Over TLS stomp.py would wait for the peer's close_notify, which a silent or disconnected broker never sends.
         """
         if self.socket is not None:
             with suppress(OSError):  # it is closed already

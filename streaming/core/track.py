@@ -45,7 +45,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     state.events_total["invalid"] += sum(invalid.values())
     state.now = now
     settle_by_time(state, events, now, settings)
-    # Only now: a step may be longer than the lateness, and what ended during it must not count as forgotten before this.
+    # Not earlier: a step may be longer than the lateness, and what ended during it must not count as forgotten before this.
     state.high_water = max(state.high_water, _newest(packet, now, settings))
     shard_report = report(state, now, before, packet.quarantine, settings)
     compact(state, settings)

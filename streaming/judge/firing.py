@@ -1,4 +1,4 @@
-"""The signals that fire, and what changes of them in a step.
+"""The firing signals, and how they change in a step.
 
 Thousands may go on firing for days about queues of which nothing is reported: a step handles only those of the queues it judged.
 """

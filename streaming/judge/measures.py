@@ -19,7 +19,7 @@ COUNT_AGE_MS = 30_000
 """A broker's count is half a minute to a minute old when it arrives."""
 
 HYSTERESIS = 0.8
-"""A signal about a share ends when it falls below this part of the limit: a half-broken queue must not fire anew every minute."""
+"""Hysteresis: a signal about a share ends below this part of its limit, so that a half-broken queue does not flap."""
 
 _HELD = LIMITS.index("held_ms")
 

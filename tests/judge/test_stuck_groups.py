@@ -70,7 +70,7 @@ def loudness(found: Judged) -> list[tuple[str, str, bool]]:
 
 
 def test_a_head_in_work_for_no_longer_than_usual_is_shown_and_not_announced() -> None:
-    """Jobs take 150 s here. The head has been in work for 100 s, its window extended throughout."""
+    """Jobs take 150 s here. The head has been processed for 100 s, its window extended throughout."""
     found = only(stuck([*finished(12, 150), *extended("A", "a0", 210, 310)], 310))
     assert (found.severity, found.announced, found.evidence["reason"]) == ("info", False, "held_head")
     assert found.evidence["usual_limit_s"] >= 300

@@ -8,7 +8,7 @@ from queuewatch.transports.secrets import shown
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL. Raises `ValueError`, also where brackets are missing around an IPv6 address."""
+    """Return the parts of a URL. Raises `ValueError`, for example where brackets are missing around an IPv6 address."""
     try:
         return urlsplit(url)
     except ValueError as error:

@@ -15,8 +15,8 @@ from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 MOST_REFUSALS = 10_000
 """Of so many messages per shard it is known how often their settlement was refused: it is only shown of suspects."""
 MOST_DEPARTED = 1_000
-"""Of the consumers that left a queue, so many are known, the latest. A client that subscribes anew for each message leaves one
-each time."""
+"""At most this many of the consumers that left a queue are remembered: the latest. A client that resubscribes for each message
+leaves one each time."""
 MOST_FAILED_BATCHES = 20_000
 """Of so many failed batches per shard, the latest, redeliveries are counted: a worker may have one for each message."""
 SWEPT_NAMES = 1_000

@@ -1,4 +1,4 @@
-"""Which queues, collectors and messages are tracked: the first ones, up to a limit. Events about others are left out, counted.
+"""Which queues, collectors and messages are tracked: the first ones, up to a limit. Events about others are counted and skipped.
 
 Every shard reads the names of all queues of a batch and keeps a record of each, so all shards track the same queues, and each
 of them in full.

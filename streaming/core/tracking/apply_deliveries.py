@@ -22,7 +22,7 @@ def apply_deliveries(state: ShardState, seg: Segments, duplicate: Array) -> Arra
     live = state.rows
     is_receive = code == RECEIVED
     count = seg["receive_count"]
-    # Whoever sends a message again may say anything; every other event comes from somebody who received it, or from the broker.
+    # A producer that resends a message may report any count; other events come from a consumer that received it, or the broker.
     reported = np.where(code == SENT, 0, count)
     any_news = bool(is_receive.any() or reported.any())
     unseen_before = unseen_receives(live, rows) if any_news else np.zeros(0, dtype=np.int64)

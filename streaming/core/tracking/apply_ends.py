@@ -115,7 +115,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
     live.put("flags", rows, flags)
     end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
-    # A message that was only taken for gone ended when this late report says.
+    # A message that was only presumed gone ended at the time this late report gives.
     found = taken_for_gone & (end_at > 0)
     live.put("ended", rows, np.maximum(np.where(found, 0, live.at("ended", rows)), end_at))
     count_rows(state, rows[found], T_FOUND_LATER)
@@ -173,7 +173,7 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
 
 
 def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
-    """Remember why messages were lost, also if no reason is given: a loss without an entry is one that no event reported."""
+    """Remember why messages were lost, even if no reason is given: a loss without an entry is one that no event reported."""
     for i in counted.tolist():
         reason = int(seg["reason"][i])
         state.loss_reasons[int(seg["key"][i])] = events.reasons[reason] if reason >= 0 else ""

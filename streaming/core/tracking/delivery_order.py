@@ -83,7 +83,7 @@ def note_restarts(state: ShardState, seg: Segments) -> None:
 
 
 def forget_outrun(state: ShardState, seg: Segments) -> Array:
-    """Take the latest delivery, and the window, of messages of which these were earlier than a receive that is known only now.
+    """Replace the latest delivery and window of messages whose recorded ones precede a receive that has only now become known.
 
     Returns the rows that this changed. Their timelines hold the new deliveries already, and their other columns do not.
     """

@@ -88,7 +88,7 @@ def _infer_more(state: ShardState, now: int, settings: Settings) -> bool:
         end(state, candidates[hit], over[hit], F_DEAD_LETTERED | F_MOVE_INFERRED, T_DEAD_LETTERED)
         record.last_settled_at = max(record.last_settled_at, int(over[hit].max(initial=0)))
         moved.append((record, rows.key[candidates[hit]], over[hit]))
-    # Only now: inserting rows moves the candidates.
+    # Not earlier: inserting rows moves the candidates.
     added = [add_dead_letters(state, record, keys, arrived, settings) for record, keys, arrived in moved]
     return any(added)
 

@@ -32,7 +32,7 @@ def name_targets(state: ShardState, events: Events, settings: Settings) -> Event
     if not len(hit):
         return events
     sources = {queue: state.queue_number(events.queues[queue]) for queue in np.unique(columns["queue"][hit]).tolist()}
-    # Only now: some of the sources may be new.
+    # Not earlier: some of the sources may be new.
     ordered = state.queues.is_ordered(settings)
     targets: dict[int, str] = {}
     for queue, source in sources.items():
@@ -55,7 +55,7 @@ def add_unnamed_dead_letters(state: ShardState, settings: Settings) -> None:
             here = hit[rows.at("queue", hit) == source]
             rows.put("flags", here, rows.at("flags", here) & ~np.uint32(F_TARGET_UNNAMED))
             moved.append((source, rows.key[here], rows.at("ended", here)))
-    # Only now: inserting rows moves them.
+    # Not earlier: inserting rows moves them.
     for source, keys, arrived in moved:
         add_dead_letters(state, state.queues[source], keys, arrived, settings)
         _report_arrivals(state, source, keys, arrived, settings)

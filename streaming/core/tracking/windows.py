@@ -94,7 +94,7 @@ def is_in_flight(live: Array, code: Array, end: Array, now: int) -> Array:
 
 
 def window_ends(state: ShardState, settings: Settings, chosen: Array | None = None) -> Array:
-    """Return when the latest windows end, also where no event reports that.
+    """Return when the latest windows end, even where no event reports it.
 
     `chosen`: row numbers; None for all rows.
     """

@@ -25,7 +25,7 @@ FEW = 2
 """Sums may differ by this many messages: some came or went just when the broker counted."""
 FEWEST_ABOVE = 5.5
 ABOVE_TO_BELOW = 8
-"""Of the latest counts, this many above what is tracked, and this many times as many as below it, are no chance."""
+"""This many of the latest counts above what is tracked, and this many times as many as below it, are more than chance."""
 EXACT_COUNTS = 3
 """This many consecutive counts must match exactly before counts are treated as exact…"""
 EXACT_FOR_MS = 600_000

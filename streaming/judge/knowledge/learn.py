@@ -113,8 +113,7 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
 def _visible_is_known(c: Context) -> bool:
     """Whether messages that are tracked as visible must be in a count of visible messages.
 
-    Where the visibility timeout is only assumed, a message that was received may be in work for longer. Cloudflare counts it all
-    the same.
+    Where the visibility timeout is only assumed, a received message may be in flight longer. Cloudflare counts it all the same.
     """
     if c.visibility_is_known or c.visibility_ms is None or c.name.system == "cloudflare_queues":
         return True

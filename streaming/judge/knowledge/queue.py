@@ -194,7 +194,7 @@ def least_ages(
 def _all_in_flight_are_tracked(e: Evidence, latest: Depth) -> bool:
     """Whether the number in flight matched so often that the messages in flight are all reported, not some of them by chance.
 
-    Of two messages in flight, half of which are reported, both are once in four times: ten in a row are no chance.
+    If half of the messages are reported, then in one count of four both of two in flight are. Ten in a row are not chance.
     """
     return e.exact_in_flight >= MANY_EXACT_COUNTS and latest.in_flight > 1
 

@@ -89,7 +89,7 @@ def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
 
 
 def _messages_left(c: Context, failed: int, since: int) -> bool:
-    """Whether the broker counts far fewer messages than ran out of their windows and did not come back."""
+    """Whether the broker's counts are far below the number of messages whose windows ran out and that did not come back."""
     if c.visibility_ms is None:
         # Without windows, every failure is reported.
         return False

@@ -132,7 +132,7 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
 
 
 def _window_may_go_on(c: Context, stuck: StuckGroup) -> bool:
-    """Whether a head that seems to have come back may still be in work, because no visibility timeout is reported or configured.
+    """Whether a head that seems to have come back may be in flight, because no visibility timeout is reported or configured.
 
     SQS refuses to delete a message of a FIFO queue after its window. So if others were held for longer than the timeout that is
     assumed and then deleted, windows are longer.
@@ -159,7 +159,7 @@ def _was_cut_off(c: Context) -> bool:
 
 
 def _evidence_of_waiting(c: Context, stuck: StuckGroup) -> dict[str, Any] | None:
-    """Return the evidence of a group that only waits its turn: its head is in work, or waits for room in a prefetch window."""
+    """Return the evidence of a group that only waits its turn: its head is processed, or waits for room in a prefetch window."""
     if (limit_ms := _work_limit_ms(c, stuck)) is not None:
         return _in_work(c, stuck, limit_ms)
     if (limit_ms := _queued_limit_ms(c, stuck)) is not None:
@@ -168,9 +168,9 @@ def _evidence_of_waiting(c: Context, stuck: StuckGroup) -> dict[str, Any] | None
 
 
 def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
-    """Return how long the head may be in work before that is unusual; None where it is not in work, or for longer already.
+    """Return how long the head may be processed before that is unusual; None where it is not, or has been for longer already.
 
-    In work: in flight on its first delivery, and its consumer extended the window, or it waits for its turn in a prefetch window.
+    Processed: in flight on its first delivery, with a window extended by the consumer, or waiting its turn in a prefetch window.
     Where too few messages were finished to know what is usual, the limit is that of MessageHeldTooLong.
     """
     head = stuck.group.head

@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     messages.poison_message,
     # 2. "A message that is held for ever looks like work to the broker."
     messages.message_held_too_long,
-    # 3. "A dead letter is work that was given up, also if a job drains its queue at once or nobody reported it."
+    # 3. "A dead letter is work that was given up, even if a job drains its queue at once or nobody reported it."
     messages.dead_letters_counted,
     messages.dead_letter_arrived,
     # 4. "Nobody reads a dead-letter queue before its messages expire unless somebody says when they do."
