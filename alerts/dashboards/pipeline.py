@@ -82,7 +82,7 @@ def _pace(context: Context) -> tuple[Panel, ...]:
             "timeseries",
             "Records waiting",
             "Telemetry records in the source that no batch has read yet. Above the line and growing: queuewatch falls behind.",
-            queries=one("queuewatch_pipeline_lag_events"),
+            queries=one("queuewatch_pipeline_lag_records"),
             width=8,
             lines=(limit_line("FallingBehind", context),),
         ),

@@ -227,8 +227,8 @@ FALLING_BEHIND = Entry(
     severity="warning",
     alert=AlertSpec(
         expr=(
-            "max by (%(by)s) (queuewatch_pipeline_lag_events) > %(limit)s and max by (%(by)s) "
-            "(deriv(queuewatch_pipeline_lag_events[10m])) > 0"
+            "max by (%(by)s) (queuewatch_pipeline_lag_records) > %(limit)s and max by (%(by)s) "
+            "(deriv(queuewatch_pipeline_lag_records[10m])) > 0"
         ),
         why="The raw number and its slope: a large backlog that shrinks means a restart, one that grows is a problem.",
         summary="Telemetry arrives faster than it is read.",
@@ -238,7 +238,7 @@ FALLING_BEHIND = Entry(
         limit=Limit(100_000.0, "records", "maximum number of waiting records while their number grows"),
     ),
     dashboard="pipeline",
-    evidence=(EvidenceField("queuewatch_pipeline_lag_events", "records in the source that no batch has read yet"),),
+    evidence=(EvidenceField("queuewatch_pipeline_lag_records", "records in the source that no batch has read yet"),),
     checks={},
     watcher_checks=(
         watcher.consumer_lag("how fast the topic grows"),

@@ -69,7 +69,7 @@ class Monitor:
                 batch_id=batch_id,
                 batch_duration_s=progress.duration_s if progress else None,
                 last_batch_at_ms=now_ms,
-                lag_events=_sum(progress.waiting if progress else None, waiting_files),
+                lag_records=_sum(progress.waiting if progress else None, waiting_files),
                 lag_s=self._lag_s,
                 state_bytes=state_bytes,
                 state_rows=state_rows,

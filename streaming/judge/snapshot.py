@@ -212,8 +212,8 @@ class PipelineView:
     batch_id: int | None = None
     batch_duration_s: float | None = None
     last_batch_at_ms: int | None = None
-    lag_events: int | None = None
-    """Events waiting in the source that no batch has read."""
+    lag_records: int | None = None
+    """Records or files waiting in the source that no batch has read."""
     lag_s: float | None = None
     """Age of the newest event read, when its batch was published."""
     state_bytes: int | None = None

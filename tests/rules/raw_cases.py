@@ -107,7 +107,7 @@ def _lag(age: str) -> Alert:
     return Alert({**FIXED, "severity": "warning"}, text)
 
 
-WAITING = job("queuewatch_pipeline_lag_events")
+WAITING = job("queuewatch_pipeline_lag_records")
 
 
 def _behind(waiting: str) -> Alert:

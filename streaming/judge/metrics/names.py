@@ -41,7 +41,7 @@ MetricName = Literal[
     "queuewatch_events_total",
     "queuewatch_events_invalid_total",
     "queuewatch_folded_total",
-    "queuewatch_pipeline_lag_events",
+    "queuewatch_pipeline_lag_records",
     "queuewatch_pipeline_lag_seconds",
     "queuewatch_pipeline_batch_duration_seconds",
     "queuewatch_pipeline_state_bytes",

@@ -262,11 +262,11 @@ METRICS: tuple[Metric, ...] = (
         of_snapshot=lambda snapshot: values.by_label(snapshot.folded),
     ),
     Metric(
-        "queuewatch_pipeline_lag_events",
+        "queuewatch_pipeline_lag_records",
         "gauge",
         "Telemetry records waiting in the source.",
         per_queue=False,
-        of_snapshot=values.pipeline(lambda view: view.lag_events),
+        of_snapshot=values.pipeline(lambda view: view.lag_records),
     ),
     Metric(
         "queuewatch_pipeline_lag_seconds",

@@ -38,11 +38,11 @@ def test_rate_and_lag_are_of_this_batch_duration_and_backlog_of_the_previous_one
     clock = Clock()
     monitor = Monitor(clock)
     first = monitor.published(0, merged(100, clock.ms - 500), state_bytes=10, state_rows=3)
-    assert (first.events_per_s, first.lag_s, first.batch_duration_s, first.lag_events) == (None, 0.5, None, None)
+    assert (first.events_per_s, first.lag_s, first.batch_duration_s, first.lag_records) == (None, 0.5, None, None)
     monitor.progressed(progress(0, waiting=9))
     clock.ms += 2_000
     second = monitor.published(1, merged(500, clock.ms - 250), state_bytes=11, state_rows=4)
-    assert (second.events_per_s, second.lag_s, second.batch_duration_s, second.lag_events) == (200.0, 0.25, 2.0, 9)
+    assert (second.events_per_s, second.lag_s, second.batch_duration_s, second.lag_records) == (200.0, 0.25, 2.0, 9)
     assert (second.batch_id, second.last_batch_at_ms, second.state_bytes, second.state_rows) == (1, clock.ms, 11, 4)
 
 
