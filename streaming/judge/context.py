@@ -32,7 +32,7 @@ from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Window
-from streaming.judge.words import duration
+from streaming.judge.words import duration_ms
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -159,7 +159,7 @@ class Context:
     @property
     def visibility_window(self) -> str:
         """Return the visibility window of the queue in words, with its length if that is not only assumed."""
-        length = f" of {duration(self.visibility_ms)}" if self.visibility_is_known and self.visibility_ms is not None else ""
+        length = f" of {duration_ms(self.visibility_ms)}" if self.visibility_is_known and self.visibility_ms is not None else ""
         return f"visibility window{length}"
 
     @property

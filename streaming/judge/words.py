@@ -13,7 +13,7 @@ def seconds(milliseconds: float) -> float:
     return round(milliseconds / 1000, 1)
 
 
-def duration(milliseconds: float) -> str:
+def duration_ms(milliseconds: float) -> str:
     """Format a duration for a sentence: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     s = int(max(0, milliseconds) // 1000)
     if s < 120:
@@ -27,10 +27,10 @@ def duration(milliseconds: float) -> str:
 
 
 def work_time(milliseconds: float) -> str:
-    """Format how long work takes, for a sentence: `13 ms`, `4.2 s`, and as `duration` from two minutes on."""
+    """Format how long work takes, for a sentence: `13 ms`, `4.2 s`, and as `duration_ms` from two minutes on."""
     if milliseconds < 1_000:
         return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / 1000:.3g} s" if milliseconds < 120_000 else duration(milliseconds)
+    return f"{milliseconds / 1000:.3g} s" if milliseconds < 120_000 else duration_ms(milliseconds)
 
 
 def per_second(rate: float) -> str:

@@ -18,7 +18,7 @@ from sources.wire import decode_records
 from streaming.core.settings import Settings
 from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
-from streaming.judge.words import duration, plural
+from streaming.judge.words import duration_ms, plural
 from streaming.replay.content import name_of
 from streaming.replay.errors import ReplayError
 from streaming.replay.recording import Recording, Step, check_steps, read_recording
@@ -127,7 +127,7 @@ def _name_late(recording: Recording, lateness_ms: int, err: TextIO) -> None:
         if late >= FEWEST_LATE and late >= LATE_SHARE * total:
             print(
                 f"queuewatch replay: {file}: {late:,} of {total:,} events count as late: each is more than "
-                f"{duration(lateness_ms)} older than one on a line before it. Lines are taken to be in the order in which the "
+                f"{duration_ms(lateness_ms)} older than one on a line before it. Lines are taken to be in the order in which the "
                 "events arrived; if they are not, sort them by `at`, or give each part as a file of its own",
                 file=err,
             )

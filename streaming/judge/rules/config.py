@@ -14,7 +14,7 @@ from streaming.judge.context import FEWEST_HOLDS, Context
 from streaming.judge.signals import Finding, Severity
 from streaming.judge.sliding import FIFO_CALLS
 from streaming.judge.window import Window
-from streaming.judge.words import duration, per_second
+from streaming.judge.words import duration_ms, per_second
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""
@@ -110,9 +110,9 @@ def dead_letter_retention(c: Context) -> Problem | None:
     if c.name.system == "aws_sqs" and _kind(c.summary) == "fifo":
         return None
     words = (
-        f"Dead-letter queue {other.name.queue} keeps messages {duration(target_s * 1000)}, no longer than {c.name.queue} itself "
-        f"({duration(own * 1000)}): a message that has waited long expires soon after the move. Raise the retention, ideally to "
-        "14 days."
+        f"Dead-letter queue {other.name.queue} keeps messages {duration_ms(target_s * 1000)}, no longer than {c.name.queue} "
+        f"itself ({duration_ms(own * 1000)}): a message that has waited long expires soon after the move. Raise the retention, "
+        "ideally to 14 days."
     )
     return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": target_s}
 
@@ -219,8 +219,8 @@ def short_visibility(c: Context) -> Problem | None:
     if usual is None or usual <= c.visibility_ms:
         return None
     words = (
-        f"Messages of {c.name.queue} are usually held {duration(usual)} but its visibility timeout is "
-        f"{duration(c.visibility_ms)}: they are delivered again while still being worked on. "
+        f"Messages of {c.name.queue} are usually held {duration_ms(usual)} but its visibility timeout is "
+        f"{duration_ms(c.visibility_ms)}: they are delivered again while still being worked on. "
         "Raise it to six times the usual processing time, or extend while working."
     )
     return words, {"usual_hold_s": round(usual / 1000, 1), "visibility_timeout_s": c.visibility_ms / 1000}
@@ -235,7 +235,7 @@ def backoff_beyond_cap(c: Context) -> Problem | None:
         return None
     at = f" at attempt {int(attempt)}" if attempt is not None else ""
     words = (
-        f"The back-off of {c.name.queue} exceeds the longest delay of {duration(cap_s * 1000)}{at}. "
+        f"The back-off of {c.name.queue} exceeds the longest delay of {duration_ms(cap_s * 1000)}{at}. "
         "Cap the delay, or the retry fails or comes early."
     )
     return words, {"delay_cap_s": cap_s} | ({"attempt": int(attempt)} if attempt is not None else {})
@@ -265,7 +265,7 @@ def fifo_throughput(c: Context) -> Problem | None:
     if limit <= 0 or rate < limits.fifo_limit_ratio * limit:
         return None
     words = (
-        f"{c.name.queue} has had at least {per_second(rate)} {_CALLS[busiest]} a second for {duration(span_ms)}: "
+        f"{c.name.queue} has had at least {per_second(rate)} {_CALLS[busiest]} a second for {duration_ms(span_ms)}: "
         f"{rate / limit:.0%} of the {limits.fifo_call_limit} calls a second that a FIFO queue takes without high throughput, at "
         f"{limits.fifo_messages_per_call} a call. Beyond it calls are refused. Send, receive and delete in batches of ten, or "
         "set FifoThroughputLimit to perMessageGroupId and DeduplicationScope to messageGroup."

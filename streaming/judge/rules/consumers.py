@@ -28,7 +28,7 @@ from streaming.judge.slow_consumer import (
     judge_prefetch,
     judge_zombie,
 )
-from streaming.judge.words import duration, seconds, work_time
+from streaming.judge.words import duration_ms, seconds, work_time
 
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""
@@ -90,7 +90,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
         evidence["summary"] = (
             f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id} for "
-            f"{duration(held_ms)}{others}{compared}{nothing}.{retry}{crowd}"
+            f"{duration_ms(held_ms)}{others}{compared}{nothing}.{retry}{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
 

@@ -21,7 +21,7 @@ from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mar
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 from streaming.judge.sliding import FAILED, OUTLIVED
-from streaming.judge.words import duration, seconds
+from streaming.judge.words import duration_ms, seconds
 
 QUICK_SLICE_MS = 10_000
 QUICK_APART_MS = 20_000
@@ -275,7 +275,7 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
     if evidence["lost_or_dead_lettered_per_hour"]:
         leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
-        f"{lately.failed_ratio:.0%} of the deliveries of {c.name.queue} have failed for {duration(c.now - since)} "
+        f"{lately.failed_ratio:.0%} of the deliveries of {c.name.queue} have failed for {duration_ms(c.now - since)} "
         f"({lately.failed} of {lately.ended} ended without a settlement). {who}{leave}."
     )
 
@@ -434,7 +434,7 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
         "work_p95_s": seconds(slowest),
         "timeout_that_fits_s": fits_s,
         "summary": (
-            f"{outlived} of {received} deliveries of {c.name.queue} in {duration(OUTLIVED.window_ms(c))} "
+            f"{outlived} of {received} deliveries of {c.name.queue} in {duration_ms(OUTLIVED.window_ms(c))} "
             f"({outlived / received:.0%}) were still being processed when their {c.visibility_window} ended, so those messages "
             f"are processed twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
         ),

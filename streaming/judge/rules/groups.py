@@ -21,7 +21,7 @@ from streaming.judge.measured import Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.queues import is_scheduled_pause
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 CUT_OFF_MS = 240_000
 """A queue with counts was cut off if neither these nor events arrived for this long…"""
@@ -228,9 +228,9 @@ def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, A
     return {
         "usual_limit_s": seconds(work_limit_ms),
         "summary": (
-            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
-            f"{head.consumer or 'a consumer'} {work}, for {duration(held_ms)} so far, within this queue's "
-            f"usual limit of {duration(work_limit_ms)}; {_waiting(stuck)}."
+            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: "
+            f"{head.consumer or 'a consumer'} {work}, for {duration_ms(held_ms)} so far, within this queue's "
+            f"usual limit of {duration_ms(work_limit_ms)}; {_waiting(stuck)}."
         ),
     }
 
@@ -239,8 +239,8 @@ def _queued(c: Context, stuck: StuckGroup, limit_ms: float) -> dict[str, Any]:
     return {
         "usual_limit_s": seconds(limit_ms),
         "summary": (
-            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: its head waits for "
-            f"room in the prefetch window of a consumer that finishes messages of other groups; {_waiting(stuck)}."
+            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: its head waits "
+            f"for room in the prefetch window of a consumer that finishes messages of other groups; {_waiting(stuck)}."
         ),
     }
 
@@ -270,7 +270,7 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
     cause, blocking = _cause(c, stuck)
     evidence |= blocking
     evidence["summary"] = (
-        f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration(c.now - stuck.since)}: "
+        f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: "
         f"{cause}; {_waiting(stuck)}."
     )
     return evidence
@@ -285,7 +285,7 @@ def _cause(c: Context, stuck: StuckGroup) -> tuple[str, dict[str, Any]]:
         return "its head is not received, and the prefetch window of the group's consumer seems to be full", {}
     words = (
         f"its head is not received; most likely it waits for {hung.consumer}, whose prefetch window is full and which "
-        f"has worked on {hung.message_id} for {duration(c.now - in_work_since(c, hung))}"
+        f"has worked on {hung.message_id} for {duration_ms(c.now - in_work_since(c, hung))}"
     )
     return words, {"blocking_consumer": hung.consumer, "blocking_message_id": hung.message_id}
 
@@ -377,7 +377,7 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
         "groups_backlog": ordered.backlog,
         "collapsed_s": seconds(c.now - since),
         "summary": (
-            f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration(c.now - since)} "
+            f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration_ms(c.now - since)} "
             f"while {ordered.backlog} have messages waiting: "
             f"{'consumers work one group at a time' if receiving else 'consumers receive nothing'}."
         ),

@@ -16,7 +16,7 @@ from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
 from streaming.judge.signals import Finding
 from streaming.judge.window import Ints, Window
-from streaming.judge.words import duration, per_second, plural, seconds, work_time
+from streaming.judge.words import duration_ms, per_second, plural, seconds, work_time
 
 CHANGED_FACTOR = 1.5
 BUSY_RATIO = 0.1
@@ -138,12 +138,12 @@ def queue_lagging(c: Context) -> Iterator[Finding]:
     when = (
         "the backlog does not shrink"
         if passes_ms == math.inf
-        else f"has passed its limit of {duration(lag.limit_ms)}"
+        else f"has passed its limit of {duration_ms(lag.limit_ms)}"
         if not passes_ms
-        else f"passes its limit of {duration(lag.limit_ms)} in {duration(passes_ms)} at this rate"
+        else f"passes its limit of {duration_ms(lag.limit_ms)} in {duration_ms(passes_ms)} at this rate"
     )
     evidence["summary"] = (
-        f"{c.name.queue} falls behind: its oldest visible message is {least}{duration(lag.age_ms)} old and {when}."
+        f"{c.name.queue} falls behind: its oldest visible message is {least}{duration_ms(lag.age_ms)} old and {when}."
         + (f" {cause['cause'][0].upper()}{cause['cause'][1:]}." if cause else "")
     )
     blamed = [name for _, name in _silent_consumers(c, LATELY_MS)] if "silent_consumers" in cause else []
@@ -258,7 +258,7 @@ def _cause(c: Context) -> dict[str, Any]:
         took = float(work[split] - work[start]) / before_n
         busy_ratio = float(work[-1] - work[split]) / max(int(past.at[-1] - past.at[split]), 1) / max(_consumers(c), 1)
         if takes >= CHANGED_FACTOR * took > 0 and busy_ratio >= BUSY_RATIO:
-            ago = duration(c.now - int(past.at[start]))
+            ago = duration_ms(c.now - int(past.at[start]))
             words = f"processing takes {work_time(takes)}, {work_time(took)} in the {ago} before"
             return {"processing_s": round(takes / 1000, 3), "processing_before_s": round(took / 1000, 3), "cause": words}
     span_s = (past.at[-1] - past.at[split]) / 1000
@@ -304,7 +304,7 @@ def _silent_consumer_cause(c: Context) -> dict[str, Any]:
         return {}
     names = ", ".join(name for _, name in silent[-GONE_NAMED:])
     who = f"consumer {names} has" if len(silent) == 1 else f"consumers {names} have"
-    words = f"{who} finished nothing for {duration(c.now - silent[-1][0])}"
+    words = f"{who} finished nothing for {duration_ms(c.now - silent[-1][0])}"
     return {"silent_consumers": names, "cause": words}
 
 

@@ -19,7 +19,7 @@ from streaming.judge.counted_arrivals import CountedArrivals
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
             too_late = f". Its deletion was refused {times}: the work takes longer than the {c.visibility_window}"
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
-            f"{duration(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
+            f"{duration_ms(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
         )
         finding = c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
@@ -146,7 +146,7 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         if went_on:
             cause += " or delaying a retry; it has finished other messages since"
         evidence["summary"] = (
-            f"Message {message.message_id} has been held{held_by} for {duration(held.value)}{extended}: {cause}."
+            f"Message {message.message_id} has been held{held_by} for {duration_ms(held.value)}{extended}: {cause}."
         )
         who = [message.consumer]
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, blamed=who, message_id=message.message_id)
@@ -324,8 +324,8 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         evidence["may_be_gone"] = gone
         latest, others = " at the latest", f" {plural(gone, 'older message')} may be gone."
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name.queue} will be lost in {duration(left.value)}{latest}: "
-        f"its retention of {duration(c.retention_ms)} runs from its {evidence['clock']}.{others}"
+        f"{which} of dead-letter queue {c.name.queue} will be lost in {duration_ms(left.value)}{latest}: "
+        f"its retention of {duration_ms(c.retention_ms)} runs from its {evidence['clock']}.{others}"
     )
     yield c.finding("DeadLetterExpiring", "critical", expires_at - int(left.limit), evidence)
 
@@ -399,7 +399,7 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     after = f" after {plural(receives, 'receive')}" if known else ""
     # In an ordered dead-letter queue, retention and age count from the move.
     began = "it arrived" if c.is_dead_letter_queue and c.ordered else "it was sent"
-    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration(at - sent_at)} after {began}."
+    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration_ms(at - sent_at)} after {began}."
     return evidence
 
 

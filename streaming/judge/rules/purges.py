@@ -11,7 +11,7 @@ from streaming.judge.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 
 def queue_purged(c: Context) -> Iterator[Finding]:
@@ -59,6 +59,6 @@ def _removed(c: Context, purges: list[Purge], *, exact: bool) -> dict[str, Any]:
     what = plural(removed, "dead letter" if c.is_dead_letter_queue else "message")
     evidence["summary"] = (
         f"{who} removed {what if exact else f'at least {what}'} from {c.name.queue} that nobody had processed; "
-        f"the oldest had been sent {duration(oldest_ms)} earlier."
+        f"the oldest had been sent {duration_ms(oldest_ms)} earlier."
     )
     return evidence

@@ -20,7 +20,7 @@ from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_wi
 from streaming.judge.signals import Finding
 from streaming.judge.sliding import RETRIED
 from streaming.judge.window import Bools, Ints
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 COUNTS_RECENT_MS = 300_000
 """A stall inferred from counts needs a count this recent."""
@@ -51,7 +51,7 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
         "stalled_s": seconds(c.now - since),
         "visible": visible,
         "in_flight": _in_flight(c),
-        "summary": f"No message of {c.name.queue} has been settled for {duration(c.now - since)}, with {waiting}: {what}.",
+        "summary": f"No message of {c.name.queue} has been settled for {duration_ms(c.now - since)}, with {waiting}: {what}.",
     }
     if prefetched:
         evidence["prefetched"] = prefetched
@@ -82,7 +82,7 @@ def _what_consumers_do(c: Context, since: int, *, prefetched: int, passed: int) 
     if prefetched:
         return f"consumers hold {plural(c.summary.numbers['in_flight'], 'message')} and finish nothing"
     if _receives(c, since):
-        return f"consumers receive (last {duration(c.now - received)} ago) but finish nothing"
+        return f"consumers receive (last {duration_ms(c.now - received)} ago) but finish nothing"
     if passed:
         are, have, them = ("is", "has", "it") if passed == 1 else ("are", "have", "them")
         who = f"{plural(passed, 'consumer')} {are} connected and {have} free prefetch capacity"
@@ -90,7 +90,7 @@ def _what_consumers_do(c: Context, since: int, *, prefetched: int, passed: int) 
     if received:
         in_flight = _in_flight(c)
         held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
-        return f"no consumer receives any more; the last receive was {duration(c.now - received)} ago{held}"
+        return f"no consumer receives any more; the last receive was {duration_ms(c.now - received)} ago{held}"
     if c.basis in ("messages", "consumers", "partial"):
         return "no consumer received anything"
     return "nothing is in flight and the backlog does not fall, by the broker's own counts"
@@ -348,7 +348,7 @@ def batch_retry_storm(c: Context) -> Iterator[Finding | Near]:
         "wasted_ratio": round(retried / received, 3),
         "window_s": seconds(window_ms),
         "summary": (
-            f"{retried} of {received} deliveries of {c.name.queue} in {duration(window_ms)} "
+            f"{retried} of {received} deliveries of {c.name.queue} in {duration_ms(window_ms)} "
             f"({retried / received:.0%}) were redeliveries of messages from failed batches."
         ),
     }

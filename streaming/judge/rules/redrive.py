@@ -8,7 +8,7 @@ from typing import Any
 from streaming.judge.conditions import conditions
 from streaming.judge.context import DAY_MS, Context
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
@@ -65,7 +65,7 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
         **_figures(task),
         "stalled_s": seconds(c.now - since),
         "summary": (
-            f"The redrive of {c.name.queue}{_target(task)} has moved nothing for {duration(c.now - since)}, "
+            f"The redrive of {c.name.queue}{_target(task)} has moved nothing for {duration_ms(c.now - since)}, "
             f"after {plural(_moved(task), 'message')}: it still blocks further redrives."
         ),
     }

@@ -19,7 +19,7 @@ from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.queues import stalled_since
 from streaming.judge.signals import Finding
 from streaming.judge.window import Window
-from streaming.judge.words import duration, seconds
+from streaming.judge.words import duration_ms, seconds
 
 SLOT_MS = 600_000
 FEWEST_SLOTS = 3
@@ -79,7 +79,7 @@ def queue_silent(c: Context) -> Iterator[Finding | Near]:
         "messages_due": due,
         "last_message_at": expected.last_at,
         "summary": (
-            f"No message has arrived in {c.name.queue} for {duration(c.now - expected.last_at)}; at its usual rate {due} were "
+            f"No message has arrived in {c.name.queue} for {duration_ms(c.now - expected.last_at)}; at its usual rate {due} were "
             "due. Check its producers."
         ),
     }

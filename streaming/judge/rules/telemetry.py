@@ -13,7 +13,7 @@ from streaming.judge.context import DAY_MS, Context
 from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.signals import Finding, SignalKey
-from streaming.judge.words import duration, plural, seconds
+from streaming.judge.words import duration_ms, plural, seconds
 
 FORGET_COLLECTOR_MS = DAY_MS
 """A collector silent for a day was removed and is not expected back."""
@@ -31,7 +31,7 @@ def telemetry_stale(merged: Merged, now: int, settings: Settings) -> Iterator[Fi
             "silent_s": seconds(silent_ms),
             "last_event_at": last,
             "summary": (
-                f"Collector {collector} has been silent for {duration(silent_ms)}: "
+                f"Collector {collector} has been silent for {duration_ms(silent_ms)}: "
                 "the state of its queues is unknown and their ages are unreliable."
             ),
         }
@@ -50,7 +50,7 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
             "sources_for": clock.for_read,
             "sources_against": clock.for_now,
             "summary": (
-                f"This machine's clock jumped: it reads {duration(abs(jump_ms))} {where} the time of the previous batches. "
+                f"This machine's clock jumped: it reads {duration_ms(abs(jump_ms))} {where} the time of the previous batches. "
                 "Until other sources confirm the new time, queuewatch continues from the old one and infers nothing from the "
                 "skipped time."
             ),
@@ -63,8 +63,8 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
             "last_ahead_at": clock.ahead_at,
             "allowance_s": seconds(settings.skew_allowance_ms),
             "summary": (
-                f"{plural(clock.ahead_total, 'event')} so far {verb} dated more than {duration(settings.skew_allowance_ms)} in "
-                "the future. Such events are treated as if they had happened when they arrived, so the ages of their messages "
+                f"{plural(clock.ahead_total, 'event')} so far {verb} dated more than {duration_ms(settings.skew_allowance_ms)} "
+                "in the future. Such events are treated as if they had happened when they arrived, so the ages of their messages "
                 "are too low."
             ),
         }
