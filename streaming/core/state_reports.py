@@ -69,7 +69,7 @@ def _comparable(report: Merged, moved: Collection[QueueName]) -> dict[str, Any]:
                 }
             elif field.name == "consumers":
                 # Several messages may be held since the same instant; which one is named is arbitrary.
-                value = [(held.consumer, held.held, held.since) for held in value]
+                value = [(held.consumer, held.messages, held.since) for held in value]
             elif field.name == "durations":
                 value = {bucket: n for bucket, n in value.items() if n}
             found[f"{'/'.join(queue)} {field.name}"] = value

@@ -11,7 +11,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.reporting.merge import LOADED_TOGETHER, MergedQueues
-from streaming.core.reporting.report import GroupReport, HeldBy, QueueSummary
+from streaming.core.reporting.report import ConsumerHolds, GroupReport, QueueSummary
 from streaming.core.reporting.views import STATES
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import NEVER, TOTALS
@@ -241,12 +241,12 @@ def _tags(summary: QueueSummary, settings: Settings) -> dict[str, str]:
     return {name: str(tags[name])[:TAG_CHARS] for name in settings.tag_labels if name in tags} if isinstance(tags, dict) else {}
 
 
-def _consumer(summary: QueueSummary, h: HeldBy) -> ConsumerView:
+def _consumer(summary: QueueSummary, h: ConsumerHolds) -> ConsumerView:
     state = summary.consumer_states.get(h.consumer)
     attributes = state.attributes if state else {}
     return ConsumerView(
         consumer=h.consumer,
-        held=h.held,
+        held=h.messages,
         oldest_held_since_ms=h.since,
         oldest_message_id=h.message_id,
         connected=attributes.get("connected"),

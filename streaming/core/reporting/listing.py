@@ -11,7 +11,7 @@ from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
 from streaming.core.reporting.queue_columns import ConsumerColumns
-from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, HeldBy, Loss, Rank
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, ConsumerHolds, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
@@ -159,7 +159,7 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
     return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]))
 
 
-def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[HeldBy]]:
+def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[ConsumerHolds]]:
     """Return, per queue (by index), what each consumer holds, the longest held first.
 
     Of messages dispatched to it at once, it works on the one that was sent first: that one is its oldest.
@@ -178,7 +178,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     first = nonzero(run_starts(consumer))
     ranks_of_first = zip(*(column[order][first].tolist() for column in ranks), strict=True)
     counts = np.diff(np.append(first, len(held)))
-    out: dict[int, list[HeldBy]] = {}
+    out: dict[int, list[ConsumerHolds]] = {}
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
     message_ids = state.message_ids(held[first])
@@ -190,7 +190,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
             reported = state.consumer_states.get((number, name or ""))
             counted_at = reported.dispatched_at if reported is not None else 0
             at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
-            listed.append(HeldBy(name or "", n, rank[0], message_id, is_extended, at_count, rank))
+            listed.append(ConsumerHolds(name or "", n, rank[0], message_id, is_extended, at_count, rank))
     return out
 
 

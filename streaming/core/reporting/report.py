@@ -115,11 +115,11 @@ class OrderedQueueReport:
     """Messages that were never received, although a later one of their group was: they are in none of these groups."""
 
 
-class HeldBy(NamedTuple):
+class ConsumerHolds(NamedTuple):
     """The messages that one consumer holds."""
 
     consumer: str
-    held: int
+    messages: int
     since: int
     """Since when it has held the oldest of them, epoch milliseconds."""
     message_id: str
@@ -241,7 +241,7 @@ class QueueSummary(QueueAttributes):
     """Unordered queues only: oldest first."""
     folded_groups: int = 0
     ordered_facts: OrderedQueueReport | None = None
-    consumers: list[HeldBy] = field(default_factory=list)
+    consumers: list[ConsumerHolds] = field(default_factory=list)
     messages: Mapping[str, list[Listed]] = field(default_factory=dict)
     """Listed messages by kind."""
     consumer_states: dict[str, ConsumerState] = field(default_factory=dict)

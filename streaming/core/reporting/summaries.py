@@ -11,7 +11,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, QueueColumns
-from streaming.core.reporting.report import ConsumerResults, GroupReport, HeldBy, QueueSummary, TrackedAtCount
+from streaming.core.reporting.report import ConsumerHolds, ConsumerResults, GroupReport, QueueSummary, TrackedAtCount
 from streaming.core.settings import Settings
 from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Depth
@@ -147,7 +147,7 @@ def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupRepor
     return sorted(known.values(), key=lambda g: (g.oldest_sent_at, g.name))
 
 
-def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
+def _merge_consumers(a: list[ConsumerHolds], b: list[ConsumerHolds]) -> list[ConsumerHolds]:
     if not a or not b:
         return a or b
     known = {held.consumer: held for held in a}
@@ -156,6 +156,6 @@ def _merge_consumers(a: list[HeldBy], b: list[HeldBy]) -> list[HeldBy]:
         if other is not None:
             oldest = min(held, other, key=lambda h: h.rank)
             at_count = held.held_at_count + other.held_at_count
-            held = oldest._replace(held=held.held + other.held, held_at_count=at_count)
+            held = oldest._replace(messages=held.messages + other.messages, held_at_count=at_count)
         known[held.consumer] = held
     return sorted(known.values(), key=lambda h: (h.since, h.consumer))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streaming.core.reporting.report import HeldBy
+from streaming.core.reporting.report import ConsumerHolds
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context
 
@@ -41,7 +41,7 @@ def unconfirmed(c: Context) -> frozenset[str]:
     return frozenset(part.rpartition("@")[0] for part in long)
 
 
-def _count(c: Context, held: HeldBy) -> tuple[int, float]:
+def _count(c: Context, held: ConsumerHolds) -> tuple[int, float]:
     """Return when the broker last counted what this consumer holds, and how much that was; infinite where it never did."""
     state = c.summary.consumer_states.get(held.consumer)
     dispatched = state.attributes.get("dispatched") if state is not None else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from streaming.core.reporting.report import HeldBy
+from streaming.core.reporting.report import ConsumerHolds
 from streaming.judge.conditions import conditions, once
 from streaming.judge.context import Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
@@ -66,7 +66,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
             "limit_s": seconds(slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit),
-            "held_messages": held.held,
+            "held_messages": held.messages,
             "finished_meanwhile": finished,
             "extended": extended,
         }
@@ -74,7 +74,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; the usual hold on this queue is {work_time(usual)}" if usual is not None else ""
         client = _client(c, held.consumer)
-        others = f" (it holds {held.held} messages)" if held.held > 1 else ""
+        others = f" (it holds {held.messages} messages)" if held.messages > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
         if "client_id" in client:
             evidence["client_id"] = client["client_id"]
@@ -191,7 +191,7 @@ def _in_words(client: dict[str, str]) -> str:
     return f" (client {client['client_id']})" if client else ""
 
 
-def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> ConsumerReport:
+def _consumer_report(c: Context, consumer: str, held: ConsumerHolds | None) -> ConsumerReport:
     state = c.summary.consumer_states.get(consumer)
     attributes: dict[str, Any] = dict(state.attributes) if state else {}
     ack = c.summary.consumer_acks.get(consumer)
@@ -199,7 +199,7 @@ def _consumer_report(c: Context, consumer: str, held: HeldBy | None) -> Consumer
     known_at = max(ack or 0, held.since if held is not None else 0) if c.basis in ("messages", "consumers") else 0
     if state is None or attributes.get("dispatched") is None or known_at > state.dispatched_at:
         # What it has received and acknowledged since is known better than by a report from before.
-        attributes["dispatched"] = held.held if held is not None else 0
+        attributes["dispatched"] = held.messages if held is not None else 0
     if held is not None and attributes.get("connected_at") is None and consumer not in unconfirmed(c):
         attributes["connected_at"] = connected_since(c).get(consumer)
     return consumer_report(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streaming.core.columns import nonzero
-from streaming.core.reporting.report import HeldBy, StuckGroup
+from streaming.core.reporting.report import ConsumerHolds, StuckGroup
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.judge import measures
@@ -197,7 +197,7 @@ def _queued_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
     return limit_ms if c.now - stuck.since <= limit_ms else None
 
 
-def _hung_window(c: Context, stuck: StuckGroup) -> HeldBy | None:
+def _hung_window(c: Context, stuck: StuckGroup) -> ConsumerHolds | None:
     """Return the consumer with a full prefetch window that has worked on one message for longest, if that is unusually long."""
     longest = min(full_windows(c), key=lambda held: in_work_since(c, held), default=None)
     usual_ms = usual_limit_ms(c)

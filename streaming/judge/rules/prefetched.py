@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from streaming.core.reporting.report import HeldBy
+from streaming.core.reporting.report import ConsumerHolds
 from streaming.judge import measures
 from streaming.judge.conditions import condition, conditions
 from streaming.judge.context import FEWEST_HOLDS, Context
@@ -57,7 +57,7 @@ def waits_for_its_turn(c: Context, consumer: str | None, held_ms: float, within_
     return c.now - c.summary.consumer_acks.get(consumer, 0) <= within_ms
 
 
-def full_windows(c: Context) -> list[HeldBy]:
+def full_windows(c: Context) -> list[ConsumerHolds]:
     """Return the consumers that can be given nothing more before they finish a message: their prefetch windows are full.
 
     A broker that pushes messages gives them to a consumer as long as its window has room. So where each consumer reports its
@@ -79,15 +79,15 @@ def passed_over(c: Context) -> int:
         for name, state in c.summary.consumer_states.items()
         if state.attributes.get("connected") is True and c.now - state.at <= STATES_RECENT_MS
     }
-    held = {held.consumer: held.held for held in c.summary.consumers}
+    held = {held.consumer: held.messages for held in c.summary.consumers}
     room = all(isinstance(size, int) and size > held.get(name, 0) for name, size in windows.items())
     return len(windows) if room else 0
 
 
-def _is_full(c: Context, held: HeldBy) -> bool:
+def _is_full(c: Context, held: ConsumerHolds) -> bool:
     state = c.summary.consumer_states.get(held.consumer)
     prefetch = state.attributes.get("prefetch") if state is not None else None
-    return isinstance(prefetch, int) and 0 < prefetch <= held.held
+    return isinstance(prefetch, int) and 0 < prefetch <= held.messages
 
 
 @conditions("working")
@@ -105,7 +105,7 @@ def working_since(c: Context) -> Mapping[str, int]:
     }
 
 
-def in_work_since(c: Context, held: HeldBy) -> int:
+def in_work_since(c: Context, held: ConsumerHolds) -> int:
     """Return since when a consumer has worked on the oldest message it holds, as far as that is known."""
     return max(held.since, working_since(c).get(_part(held), 0))
 
@@ -118,7 +118,7 @@ def prefetched_since(c: Context) -> int | None:
 
 def waiting_in_windows(c: Context) -> int:
     """Return how many messages wait in prefetch windows behind the one that their consumer works on."""
-    return sum(held.held - 1 for held in _with_waiting(c))
+    return sum(held.messages - 1 for held in _with_waiting(c))
 
 
 def stuck_windows_since(c: Context) -> int | None:
@@ -136,11 +136,11 @@ def stuck_windows_since(c: Context) -> int | None:
     return since if c.now - oldest > limit_ms else None
 
 
-def _with_waiting(c: Context) -> Iterator[HeldBy]:
+def _with_waiting(c: Context) -> Iterator[ConsumerHolds]:
     for held in c.summary.consumers:
-        if held.held > 1 and has_window(c, held.consumer) and held.consumer not in unconfirmed(c):
+        if held.messages > 1 and has_window(c, held.consumer) and held.consumer not in unconfirmed(c):
             yield held
 
 
-def _part(held: HeldBy) -> str:
+def _part(held: ConsumerHolds) -> str:
     return f"{held.consumer}@{held.message_id}"

@@ -19,7 +19,7 @@ def named(sent_at_ms: dict[str, int], sequences: dict[str, int], shards: int) ->
         events.append(event("received", 9_000, consumer="c", invisible_until=event("x", 900_000)["at"], **about))
     merged = run_steps([(10_000, events)], shards=shards, restart=True)[-1]
     (held,) = merged.queues[QueueName("aws_sqs", "", "orders")].consumers
-    assert (held.held, held.since) == (len(sent_at_ms), event("x", 9_000)["at"])
+    assert (held.messages, held.since) == (len(sent_at_ms), event("x", 9_000)["at"])
     return held.message_id
 
 
