@@ -12,11 +12,11 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RECEIVED
 from streaming.core.state.duration_buckets import DURATIONS, bucket_of
 from streaming.core.state.queues import T_PROCESSED, T_PROCESSING_MS, T_SOJOURN_MS, T_WAIT_MS
-from streaming.core.state.rows import F_DELETED, F_LIFE_TIMED, F_SENT_KNOWN, F_TIMELINE, F_WORK_TIMED
+from streaming.core.state.rows import F_DELETED, F_PROCESSING_COUNTED, F_SENT_KNOWN, F_SOJOURN_COUNTED, F_TIMELINE
 from streaming.core.state.state import ShardState
 
 _WAIT, _PROCESSING, _SOJOURN = range(len(DURATIONS))
-_BOTH_TIMED = F_WORK_TIMED | F_LIFE_TIMED
+_BOTH_COUNTED = F_PROCESSING_COUNTED | F_SOJOURN_COUNTED
 
 
 def count_durations(state: ShardState, rows: Array) -> None:
@@ -25,23 +25,24 @@ def count_durations(state: ShardState, rows: Array) -> None:
     flags = live.at("flags", rows)
     deleted = (flags & np.uint32(F_DELETED)) != 0
     received = live.at("last_received", rows) > 0
-    work = deleted & received & ((flags & np.uint32(F_WORK_TIMED)) == 0)
-    life = deleted & ((flags & np.uint32(F_SENT_KNOWN | F_LIFE_TIMED)) == F_SENT_KNOWN)
-    if not (work.any() or life.any()):
+    processing = deleted & received & ((flags & np.uint32(F_PROCESSING_COUNTED)) == 0)
+    sojourn = deleted & ((flags & np.uint32(F_SENT_KNOWN | F_SOJOURN_COUNTED)) == F_SENT_KNOWN)
+    if not (processing.any() or sojourn.any()):
         return
     queue, ended = live.at("queue", rows), live.at("ended", rows)
     sent = live.at("sent", rows)
-    timed = flags | (np.where(work, F_WORK_TIMED, 0) | np.where(life, F_LIFE_TIMED, 0)).astype(np.uint32)
+    newly = np.where(processing, F_PROCESSING_COUNTED, 0) | np.where(sojourn, F_SOJOURN_COUNTED, 0)
+    new_flags = flags | newly.astype(np.uint32)
     # The wait is known once both its ends are, whichever was reported last.
-    waited = (work | life) & ((timed & np.uint32(_BOTH_TIMED)) == _BOTH_TIMED)
+    waited = (processing | sojourn) & ((new_flags & np.uint32(_BOTH_COUNTED)) == _BOTH_COUNTED)
     counted = (
-        _timed(state, _PROCESSING, T_PROCESSING_MS, queue[work], (ended - live.at("last_received", rows))[work]),
-        _timed(state, _SOJOURN, T_SOJOURN_MS, queue[life], (ended - sent)[life]),
+        _timed(state, _PROCESSING, T_PROCESSING_MS, queue[processing], (ended - live.at("last_received", rows))[processing]),
+        _timed(state, _SOJOURN, T_SOJOURN_MS, queue[sojourn], (ended - sent)[sojourn]),
         _timed(state, _WAIT, T_WAIT_MS, queue[waited], _waited_until(state, rows[waited]) - sent[waited]),
     )
-    state.queues.count(queue[work], T_PROCESSED)
+    state.queues.count(queue[processing], T_PROCESSED)
     state.queues.add_durations(*map(np.concatenate, zip(*counted, strict=True)))
-    live.put("flags", rows, timed)
+    live.put("flags", rows, new_flags)
 
 
 def _waited_until(state: ShardState, rows: Array) -> Array:
