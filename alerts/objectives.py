@@ -1,4 +1,4 @@
-"""Service-level objectives of queues, "99 % settled within 30 s over 28 days", as recording rules.
+"""Service-level objectives of queues, "99% settled within 30 s over 28 days", as recording rules.
 
 Burn rate 1 uses up exactly the allowed misses in 28 days. The windows and factors of the two alerts are those of the SRE
 workbook ("Alerting on SLOs", multiwindow, multi-burn-rate): a long window shows that it matters, a short one that it continues.

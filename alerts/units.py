@@ -32,11 +32,11 @@ def spoken_duration(seconds: float) -> str:
 
 
 def spoken(value: float, unit: Unit) -> str:
-    """Format a limit with its unit: `10 minutes`, `1 %`, `100,000 records`."""
+    """Format a limit with its unit: `10 minutes`, `1%`, `100,000 records`."""
     if unit == "seconds":
         return spoken_duration(value)
     if unit == "ratio":
-        return f"{number(round(value * 100, 4))} %"
+        return f"{number(round(value * 100, 4))}%"
     figure = f"{value:,.0f}" if float(value).is_integer() else number(value)
     return f"{figure} records" if unit == "records" else figure
 

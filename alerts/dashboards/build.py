@@ -204,7 +204,7 @@ def _description(panel: Panel, lines: list[Line]) -> str:
 def _in_unit(value: float, unit: str) -> str:
     if unit == "s":
         return spoken_duration(value)
-    return f"{number(round(value * 100, 4))} %" if unit == "percentunit" else f"{value:,.10g}"
+    return f"{number(round(value * 100, 4))}%" if unit == "percentunit" else f"{value:,.10g}"
 
 
 def _thresholds(lines: list[Line], panel: Panel) -> dashboard.ThresholdsConfig:

@@ -273,7 +273,7 @@ QUEUE_SILENT = Entry(
         "activemq": (
             activemq.counts("EnqueueCount not rising"),
             activemq.connections("missing producers"),
-            activemq.broker("memory or store at 100 %: producers are blocked"),
+            activemq.broker("memory or store at 100%: producers are blocked"),
             activemq.memory("producer flow control"),
             activemq.log("refused connections"),
         ),

@@ -241,7 +241,7 @@ CONCURRENCY_COLLAPSED = Entry(
             activemq.consumers("one consumer holds everything: a large PrefetchSize; Exclusive true"),
             activemq.groups("all groups owned by one consumer: it was the first to connect"),
             activemq.counts("ConsumerCount"),
-            activemq.memory("CursorFull or memory at 100 %: the broker cannot page in more messages"),
+            activemq.memory("CursorFull or memory at 100%: the broker cannot page in more messages"),
             activemq.connections("consumers that are connected but not active"),
         ),
     },

@@ -25,9 +25,9 @@ QUEUE_STALLED = Entry(
         "messages, the limit of MessageHeldTooLong applies.",
         "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
         "their longest recent pause, plus a minute. The wait before the first settlement counts as a pause if the consumers then "
-        "worked off the backlog. One pause alone is a schedule only if the consumers then worked for less than 45 % of its "
+        "worked off the backlog. One pause alone is a schedule only if the consumers then worked for less than 45% of its "
         "length; otherwise it was an outage.",
-        "While messages are in flight, nothing was settled for twice as long as 99 % of this queue's messages are held: where "
+        "While messages are in flight, nothing was settled for twice as long as 99% of this queue's messages are held: where "
         "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
         "window takes. So if every consumer that holds messages has such a window, twice the longest time that one of them took "
         "within a day to finish its next message is enough, if that is less. Where no visibility timeout is reported or "
@@ -80,7 +80,7 @@ QUEUE_STALLED = Entry(
         "activemq": (
             activemq.counts("ConsumerCount 0: no_receives; Paused true; DequeueCount not rising"),
             activemq.consumers("full prefetch windows and no acknowledgement: no_progress; a Selector that matches nothing"),
-            activemq.broker("memory, store or temporary space at 100 %"),
+            activemq.broker("memory, store or temporary space at 100%"),
             activemq.connections("missing consumers"),
             activemq.log("what happened when the last message was finished"),
         ),

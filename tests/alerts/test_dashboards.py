@@ -260,7 +260,7 @@ def _panel(name: str, title: str) -> dict[str, Any]:
 def test_texts_of_panels_agree_with_the_rules() -> None:
     """The smaller limit pages for dead letters, one group in flight is a collapse, and storms are judged over five minutes."""
     text = _panel("dead-letters", "Until the first dead letter is deleted")["description"]
-    assert "below the line or below 25 % of the retention, whichever is less" in text
+    assert "below the line or below 25% of the retention, whichever is less" in text
     groups = _panel("groups", "Groups in flight")
     assert "With 1 or fewer (below the line) while many wait" in groups["description"]
     steps = groups["fieldConfig"]["defaults"]["thresholds"]["steps"]

@@ -37,7 +37,7 @@ def busy_snapshot(now_ms: int) -> Snapshot:
     took = Duration((now_ms // 40, *[now_ms // 50] * len(DURATION_BUCKETS_S)), now_ms / 10)
     skewed = [replace(queue, durations=dict.fromkeys(DURATIONS, took)) for queue in skewed]
     statuses = [replace(queue, status=status) for queue, status in zip(skewed, QUEUE_STATUSES, strict=False)]
-    partial = finding("TelemetryPartial", "orders", "info", now_ms - 60_000, "85 % of the messages are tracked.")
+    partial = finding("TelemetryPartial", "orders", "info", now_ms - 60_000, "85% of the messages are tracked.")
     clock = finding("ClockUntrusted", "", "warning", now_ms - 60_000, "Senders are ahead.", system="", scope="", part="senders")
     return replace(
         shop,

@@ -313,7 +313,7 @@ def test_durations_are_written_as_prometheus_reads_them(value: float, written: s
 def test_numbers_are_written_for_people() -> None:
     """The unit follows from the end of the threshold's name."""
     assert shown("stalled_s", 300.0) == "5 minutes"
-    assert shown("coverage_low_ratio", 0.9) == "90 %"
+    assert shown("coverage_low_ratio", 0.9) == "90%"
     assert shown("look_ahead", 120_000) == "120,000"
     assert shown("held_visibility_factor", 2.5) == "2.5"
     assert spoken_duration(86_400) == "24 hours"
