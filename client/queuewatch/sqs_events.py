@@ -81,7 +81,7 @@ class Translator:
 
     def _send_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         entries = {entry["Id"]: entry for entry in call.params["Entries"]}
-        return [event for done in answer.get("Successful", ()) for event in self._sent(call, entries[done["Id"]], done)]
+        return [event for done in answer.get("Successful") or () for event in self._sent(call, entries[done["Id"]], done)]
 
     def _sent(self, call: Call, entry: Mapping[str, Any], done: Answer) -> list[Unbuilt | Event]:
         # The start of the call, because a consumer may receive the message before the response arrives here. If the call was
@@ -98,7 +98,7 @@ class Translator:
         params, at = call.params, call.ended_at
         url, timeout_s = params["QueueUrl"], params.get("VisibilityTimeout")
         found: list[Unbuilt | Event] = []
-        for message in answer.get("Messages", ()):
+        for message in answer.get("Messages") or ():
             message_id, said = message["MessageId"], message.get("Attributes")
             # Copy now, because the application may change its response.
             said = said.copy() if said else {}
@@ -117,8 +117,8 @@ class Translator:
 
     def _delete_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         handles = {entry["Id"]: entry["ReceiptHandle"] for entry in call.params["Entries"]}
-        found = self._deleted(call, [handles[done["Id"]] for done in answer.get("Successful", ())])
-        return found + self._outlived(call, [(handles[error["Id"]], error) for error in answer.get("Failed", ())])
+        found = self._deleted(call, [handles[done["Id"]] for done in answer.get("Successful") or ()])
+        return found + self._outlived(call, [(handles[error["Id"]], error) for error in answer.get("Failed") or ()])
 
     def _outlived(self, call: Call, refused: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Unbuilt | Event]:
         """Return an event for each message that was not deleted because its visibility window had ended."""
@@ -150,7 +150,7 @@ class Translator:
 
     def _change_batch(self, call: Call, answer: Answer) -> list[Unbuilt | Event]:
         entries = {entry["Id"]: entry for entry in call.params["Entries"]}
-        return self._changed(call, [entries[done["Id"]] for done in answer.get("Successful", ())])
+        return self._changed(call, [entries[done["Id"]] for done in answer.get("Successful") or ()])
 
     def _changed(self, call: Call, entries: Iterable[Mapping[str, Any]]) -> list[Unbuilt | Event]:
         url = call.params["QueueUrl"]

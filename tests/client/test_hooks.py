@@ -104,6 +104,36 @@ def _receive(client: Any, url: str, ids: list[str], **options: int) -> list[Any]
     return list(got.values())
 
 
+_URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
+_ENTRY = {"Id": "a", "ReceiptHandle": "h-1"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "answer", "kinds"),
+    [
+        (
+            "SendMessageBatch",
+            {"Entries": [{"Id": "a"}]},
+            {"Successful": [{"Id": "a", "MessageId": "m"}], "Failed": None},
+            ["sent"],
+        ),
+        ("SendMessageBatch", {"Entries": [{"Id": "a"}]}, {"Successful": None, "Failed": [{"Id": "a"}]}, []),
+        ("ReceiveMessage", {}, {"Messages": None}, []),
+        ("ReceiveMessage", {}, {"Messages": [{"MessageId": "m", "ReceiptHandle": "h", "Attributes": None}]}, ["received"]),
+        ("DeleteMessageBatch", {"Entries": [_ENTRY]}, {"Successful": [{"Id": "a"}], "Failed": None}, ["deleted"]),
+        ("DeleteMessageBatch", {"Entries": [_ENTRY]}, {"Successful": None, "Failed": [{"Id": "a", "Code": "InternalError"}]}, []),
+        ("ChangeMessageVisibilityBatch", {"Entries": [_ENTRY]}, {"Successful": [{"Id": "a"}], "Failed": None}, ["released"]),
+        ("ChangeMessageVisibilityBatch", {"Entries": [_ENTRY]}, {"Successful": None, "Failed": [{"Id": "a"}]}, []),
+    ],
+)
+def test_a_list_that_is_null_is_empty(operation: str, params: dict[str, Any], answer: dict[str, Any], kinds: list[str]) -> None:
+    """Some stand-ins for SQS write the lists of an answer that have no entry as null; the proxy gets these as they are."""
+    handles = HandleMap()
+    handles.remember("h-1", "m-1", None)
+    found = Translator(handles, lambda: "worker-1").observe(Call(operation, {"QueueUrl": _URL, **params}, None, 1), answer)
+    assert [built(event)["type"] for event in found] == kinds
+
+
 @pytest.mark.parametrize(
     ("code", "message", "reported_types"),
     [

@@ -61,6 +61,8 @@ def test_a_lone_surrogate_survives() -> None:
         ("", '{"Messages":[{"Attributes":{"SenderId":"x"},"Body":"\\u00e9"}]}', '{"Messages":[{"Body":"\\u00e9"}]}'),
         ("", '{"Messages": [{"Body": "b" , "Attributes" : {"SenderId": "x"} }]}', '{"Messages": [{"Body": "b"  }]}'),
         ("", '{"Messages":[{"Attributes":{}},{"Body":"b"}],"x":1}', '{"Messages":[{},{"Body":"b"}],"x":1}'),
+        ("", '{"Messages":[{"Attributes":null},{"Attributes":{"A":"1"}}]}', '{"Messages":[{"Attributes":null},{}]}'),
+        ("", '{"Messages":null}', '{"Messages":null}'),
         (
             "B",
             '{"Messages":[{"Attributes":{"A":"}\\"{","B":"\\\\"},"Body":"b"}]}',

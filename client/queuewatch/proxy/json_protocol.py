@@ -74,7 +74,7 @@ def strip(body: bytes, answer: Mapping[str, Any], asked: RequestedAttributes) ->
     if not asked.changes or not messages:
         return body
     if asked.system is not None and not asked.hide_message_attributes:
-        cut = _cut(body, [message["Attributes"] for message in messages if "Attributes" in message], asked.system)
+        cut = _cut(body, [message["Attributes"] for message in messages if message.get("Attributes") is not None], asked.system)
         if cut is not None:
             return cut
     return _encode({**answer, "Messages": [_stripped(message, asked) for message in messages]})
@@ -105,7 +105,7 @@ def _cut(body: bytes, attributes: Sequence[Mapping[str, str]], kept: Set[str]) -
 
 def _stripped(message: Mapping[str, Any], asked: RequestedAttributes) -> dict[str, Any]:
     kept = dict(message)
-    if asked.system is not None and "Attributes" in kept:
+    if asked.system is not None and kept.get("Attributes") is not None:
         attributes = {name: value for name, value in kept.pop("Attributes").items() if name in asked.system}
         if attributes:
             kept["Attributes"] = attributes
