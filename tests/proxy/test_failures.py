@@ -128,6 +128,24 @@ def test_a_compressed_call_is_forwarded_as_what_it_was_decompressed_to(behind: t
     assert "Content-Encoding" not in fake.asked[0].headers
 
 
+@pytest.mark.parametrize("length", [8_191, 60_000])
+@pytest.mark.parametrize("where", ["header", "line"])
+def test_a_long_header_or_request_line_is_forwarded(behind: tuple[FakeSqs, Proxy], where: str, length: int) -> None:
+    """A session token or trace baggage may be long, and so may a call of the Query protocol in its URL."""
+    fake, proxy = behind
+    fake.asked.clear()
+    long = "x" * length
+    if where == "header":
+        call = json.dumps({"QueueUrl": f"{proxy.endpoint}/123456789012/orders", "MessageBody": "a"}).encode()
+        answer = httpx.post(proxy.endpoint, headers={**_JSON_SEND, "baggage": long}, content=call)
+        assert fake.asked[0].headers["baggage"] == long
+    else:
+        form = {"Action": "SendMessage", "MessageBody": long}
+        answer = httpx.post(f"{proxy.endpoint}/123456789012/orders", params=form)
+        assert parse_qs(fake.asked[0].body.decode())["MessageBody"] == [long]
+    assert answer.status_code == 200
+
+
 def _resident_kib(pid: int) -> int:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found

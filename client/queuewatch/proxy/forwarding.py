@@ -21,6 +21,8 @@ _ANSWER_WITHIN_S: Final = 60.0
 """A long poll takes 20 s at most, so a connection that takes longer than this is dead."""
 _IDLE_S: Final = 15.0
 """Idle connections are closed long before SQS closes them, because a call on a connection just closed by SQS would be lost."""
+MAX_LINE_BYTES: Final = 65_536
+"""The limit for a request or status line and for each header, on both sides; aiohttp's own is 8,190."""
 
 _NOT_FORWARDED: Final = frozenset(
     (
@@ -61,8 +63,8 @@ class Forwarder:
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             trust_env=use_env_proxy,
-            max_line_size=65_536,
-            max_field_size=65_536,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
 
     async def forward(self, upstream: Upstream, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from queuewatch.clock import now_ms
 from queuewatch.proxy import query_protocol
 from queuewatch.proxy.calls import AppCall, is_retry, read_call
-from queuewatch.proxy.forwarding import Answer, Forwarder, NoAnswer
+from queuewatch.proxy.forwarding import MAX_LINE_BYTES, Answer, Forwarder, NoAnswer
 from queuewatch.proxy.host_names import HostNames
 from queuewatch.proxy.queue_urls import QueueUrls
 from queuewatch.proxy.requested_attributes import NOTHING_CHANGED
@@ -37,7 +37,13 @@ class HangUps(web.Server):
     """
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
-        super().__init__(handler, request_factory=_request, access_log=None)
+        super().__init__(
+            handler,
+            request_factory=_request,
+            access_log=None,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        )
         self._polls: dict[web.RequestHandler, asyncio.Task[Any]] = {}
 
     @contextmanager
