@@ -42,7 +42,7 @@ def timed_out() -> Outcome:
 
 def returned(response: str | bytes, message_ids: Collection[str], *, reports_failures: bool) -> Outcome:
     """Return the outcome of a handler that returned; `response` is what the runtime posts."""
-    if len(response) > MAX_RESPONSE_BYTES:
+    if _is_too_large(response):
         return Outcome("response too large", whole=True)
     if not reports_failures:
         return RETURNED
@@ -57,6 +57,13 @@ def returned(response: str | bytes, message_ids: Collection[str], *, reports_fai
     if named is None:
         return Outcome("invalid batchItemFailures", whole=True)
     return Outcome("named in batchItemFailures", back=named)
+
+
+def _is_too_large(response: str | bytes) -> bool:
+    """Return whether the response has too many bytes in UTF-8, in which a character has at most four."""
+    if isinstance(response, bytes) or len(response) * 4 <= MAX_RESPONSE_BYTES:
+        return len(response) > MAX_RESPONSE_BYTES
+    return len(response.encode(errors="surrogatepass")) > MAX_RESPONSE_BYTES
 
 
 def _named(failures: Any, message_ids: Collection[str]) -> frozenset[str] | None:

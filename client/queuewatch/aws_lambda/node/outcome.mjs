@@ -24,7 +24,7 @@ export function returned(result, messageIds, reportsFailures) {
     return whole("response cannot be serialized");
   }
   if (text === undefined) return RETURNED;
-  if (text.length > MAX_RESPONSE_BYTES) return whole("response too large");
+  if (Buffer.byteLength(text) > MAX_RESPONSE_BYTES) return whole("response too large");
   if (!reportsFailures) return RETURNED;
   const answer = JSON.parse(text);
   const failures = answer !== null && typeof answer === "object" && !Array.isArray(answer) ? answer.batchItemFailures : undefined;
