@@ -76,7 +76,7 @@ class BackgroundSender:
         importlib.import_module("encodings.idna")  # host name lookup would import it in the sender's thread
         with contextlib.suppress(Exception):  # `send` will fail in the same way and report it
             transport.prepare()
-        _senders.add(self)
+        _senders[self] = None
         # Now, so that it runs after the application's own exit handlers, which may still call SQS. A handler that is registered
         # during the exit is never called.
         atexit.register(self._close_at_exit)
@@ -206,10 +206,9 @@ class BackgroundSender:
         """Wait for what the waits of all senders have left of the deadline; the application's exit handlers do not count."""
         global _spent_at_exit_s  # noqa: PLW0603 -- one per process
         began_s = time.monotonic()
-        with contextlib.suppress(RuntimeError):  # another thread made a sender
-            for sender in list(_senders):
-                if sender.exit_deadline_s > 0:
-                    sender._box.hurry()  # the others send meanwhile, because afterwards there may be no time left
+        for sender in _living():
+            if sender.exit_deadline_s > 0:
+                sender._box.hurry()  # the others send meanwhile, because afterwards there may be no time left
         with contextlib.suppress(Exception):
             wait(max(0.0, self.exit_deadline_s - _spent_at_exit_s))
         _spent_at_exit_s += time.monotonic() - began_s
@@ -390,12 +389,19 @@ def _close_weakly(reference: weakref.ref[BackgroundSender]) -> None:
         sender._close_at_exit()
 
 
-_senders: weakref.WeakSet[BackgroundSender] = weakref.WeakSet()
+_senders: weakref.WeakKeyDictionary[BackgroundSender, None] = weakref.WeakKeyDictionary()
+"""All senders of this process, as keys."""
+
+
+def _living() -> list[BackgroundSender]:
+    """Return all senders. An iteration would fail if a thread or a signal handler made one meanwhile; `keyrefs` is one step."""
+    found = [reference() for reference in _senders.keyrefs()]
+    return [sender for sender in found if sender is not None]
 
 
 def flush_all() -> bool:
     """Flush all senders of this process within the longest exit deadline; return False on a timeout."""
-    senders = list(_senders)
+    senders = _living()
     return flush_within(senders, max((sender.exit_deadline_s for sender in senders), default=0.0))
 
 
@@ -428,7 +434,7 @@ def _after_fork_in_child() -> None:
     global _process, _spent_at_exit_s  # noqa: PLW0603 -- one per process
     _process = os.getpid()
     _spent_at_exit_s = 0.0
-    for sender in list(_senders):
+    for sender in _living():
         with contextlib.suppress(Exception):  # of a transport of the application's own
             sender.transport.after_fork()
         sender._reset()

@@ -153,8 +153,10 @@ def stats() -> dict[str, dict[str, int | str | None]]:
     found: dict[str, dict[str, int | str | None]] = {}
     for shared in in_use():
         _add(found.setdefault(shared.sender.transport.name, {**Watch()._own_stats()}), shared.stats())
-    for made in list(_watches.values()):
-        if made._sender is not None:
+    # Iterating the table would fail if another thread, or a signal handler, watches something meanwhile; `keyrefs` is one step.
+    emitters = [reference() for reference in _watches.keyrefs()]
+    for made in [_watches.get(emitter) for emitter in emitters if emitter is not None]:
+        if made is not None and made._sender is not None:
             _add(found.setdefault(made._sender.sender.transport.name, {}), made._own_stats())
     return found
 

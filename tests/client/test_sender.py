@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -18,6 +19,7 @@ from queuewatch.mailbox import Mailbox
 from queuewatch.sender import BackgroundSender, flush_all
 from queuewatch.sharing import SharedSender
 from queuewatch.transports.base import SENDER_THREAD
+from tests.client.tracing import before_each_line
 from tests.client.transports import Broken, Kept, later
 from tests.waiting import until
 
@@ -269,7 +271,7 @@ def test_all_senders_are_flushed_at_the_same_time(monkeypatch: pytest.MonkeyPatc
     kept = Kept()
     transports = [Broken(later()), Broken(later()), kept]
     senders = [BackgroundSender(transport, linger_s=600, exit_deadline_s=0.5) for transport in transports]
-    monkeypatch.setattr("queuewatch.sender._senders", senders)
+    monkeypatch.setattr("queuewatch.sender._senders", WeakKeyDictionary(dict.fromkeys(senders)))
     shared = {n: SharedSender(n, sender, HandleMap(1)) for n, sender in enumerate(senders)}
     monkeypatch.setattr("queuewatch.sharing._shared", shared)
     waits_s: list[float] = []
@@ -285,6 +287,25 @@ def test_all_senders_are_flushed_at_the_same_time(monkeypatch: pytest.MonkeyPatc
     assert not flush(0.5)
     assert sum(waits_s) < 0.6
     assert len(kept.events()) == 1
+    for sender in senders:
+        sender.close(0)
+
+
+def test_all_senders_are_flushed_while_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM may come while another thread watches its first session; the events of the others are sent."""
+    monkeypatch.setattr("queuewatch.sender._senders", WeakKeyDictionary())
+    kept = Kept()
+    senders = [BackgroundSender(kept, linger_s=600) for _ in range(2)]
+    for sender in senders:
+        sender.offer(events(1))
+
+    def make_one() -> None:
+        if len(senders) < 20:
+            senders.append(BackgroundSender(Kept(), exit_deadline_s=0))
+
+    with before_each_line(make_one, "queuewatch/sender.py", "weakref"):
+        assert flush_all()
+    assert (len(senders), len(kept.events())) == (20, 2)
     for sender in senders:
         sender.close(0)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
+from botocore.hooks import HierarchicalEmitter
 
 from queuewatch import Watch, flush, stats, unwatch, watch
 from queuewatch.cloudflare import PullConsumer
 from queuewatch.environment import DISABLED_VARIABLE, is_disabled
 from tests.client.hooked import new_queue, reported
+from tests.client.tracing import before_each_line
 from tests.client.transports import Kept
 from tests.services import sqs
 
@@ -54,6 +57,30 @@ def test_the_counters_of_a_destination_cover_everything_that_reports_to_it(moto_
         found = stats()[f"spool:{tmp_path}"]
         assert (found["calls"], found["sent"]) == (0, 1)
     assert f"spool:{tmp_path}" not in stats()
+
+
+def test_the_counters_can_be_read_while_a_session_is_watched(kept: Kept) -> None:
+    """Another thread may make a session at any moment, and so may a signal handler."""
+    sessions = [_session() for _ in range(200)]
+    unwatched = iter(sessions)
+    for _ in range(3):
+        watch(next(unwatched), kept)
+
+    def watch_another() -> None:
+        session = next(unwatched, None)
+        if session is not None:
+            watch(session, kept)
+
+    with before_each_line(watch_another, "queuewatch/watching.py", "weakref"):
+        assert stats()[kept.name]["calls"] == 0
+    assert len(list(unwatched)) < 190
+    for session in sessions:
+        unwatch(session)
+
+
+def _session() -> Any:
+    """Return what `watch` needs of a session."""
+    return SimpleNamespace(events=HierarchicalEmitter())
 
 
 @pytest.mark.parametrize("kind", ["resource", "botocore session", "default session"])
