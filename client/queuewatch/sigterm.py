@@ -15,14 +15,16 @@ from collections.abc import Callable
 from types import FrameType
 
 _flush_all: Callable[[], object] | None = None
+_stays = False
 
 
-def flush_before_sigterm(flush_all: Callable[[], object]) -> bool:
-    """Call `flush_all` before SIGTERM's default action; return False if the application handles SIGTERM.
+def flush_before_sigterm(flush_all: Callable[[], object], *, stays: bool = False) -> bool:
+    """Call `flush_all` before SIGTERM's default action; return False if SIGTERM has a handler already.
 
-    `flush_all` must have its own time limit and never raise.
+    `flush_all` must have its own time limit and never raise. If it `stays`, `leave_sigterm_alone` has no effect any more.
     """
-    global _flush_all  # noqa: PLW0603 -- one per process, like signal handlers
+    global _flush_all, _stays  # noqa: PLW0603 -- one per process, like signal handlers
+    _stays = _stays or stays
     if threading.current_thread() is not threading.main_thread():
         return False
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -36,7 +38,9 @@ def flush_before_sigterm(flush_all: Callable[[], object]) -> bool:
 
 
 def leave_sigterm_alone() -> None:
-    """Undo `flush_before_sigterm`, unless another handler has been set."""
+    """Undo `flush_before_sigterm`, unless it is to stay or another handler has been set."""
+    if _stays:
+        return
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _end:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -360,3 +360,30 @@ while True: time.sleep(1)
         finally:
             process.kill()
     assert kinds(tmp_path) == {"sent": 10}
+
+
+_OWN_USE = {
+    "nothing": "import boto3",
+    "a pull consumer": "import boto3\nwith PullConsumer('a', 'q', queue='orders', token='t'): pass",
+    "a pull consumer that is older": "with PullConsumer('a', 'q', queue='orders', token='t'): import boto3",
+    "a watched session": "import boto3, queuewatch\nqueuewatch.watch(session := boto3.Session()).unwatch()\ndel session",
+}
+
+
+@pytest.mark.parametrize("own_use", _OWN_USE)
+def test_sigterm_is_handled_as_long_as_the_process_runs(sqs_environment: dict[str, str], tmp_path: Path, own_use: str) -> None:
+    """Also if the application's own use of the library ends before the first session is made, in a thread."""
+    program = f"""
+import os, signal, threading, time, uuid
+from queuewatch.cloudflare import PullConsumer
+{_OWN_USE[own_use]}
+def work():
+    client = boto3.Session().client("sqs")
+    client.send_message(QueueUrl=client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"], MessageBody="x")
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=work).start()
+time.sleep(60)
+"""
+    done = run(program, sqs_environment, QUEUEWATCH_TO=f"spool:{tmp_path}?max_age_s=60")
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+    assert kinds(tmp_path) == {"sent": 1}

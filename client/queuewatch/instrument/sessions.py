@@ -31,8 +31,9 @@ def watch_every_session() -> None:
     _exit_deadline_s = _deadline()
     botocore.register_initializer(_watch)
     if _exit_deadline_s > 0:
-        # Now, because sessions may be made in other threads only, which cannot set a signal handler.
-        flush_before_sigterm(flush_all)
+        # Now, because sessions may be made in other threads only, which cannot set a signal handler. It stays for those, although
+        # everything that the application watches itself may end.
+        flush_before_sigterm(flush_all, stays=True)
 
 
 def _watch(session: Any) -> None:
