@@ -30,9 +30,10 @@ class _Sighting:
 class Lineage:
     """Remembers where each sender id was last seen, for the 50,000 ids seen last.
 
-    A new message id counts as a redrive only with evidence. Seeing the old message in a dead-letter queue is enough. Otherwise
-    it must have been received at least twice from the same queue and never deleted here, the queue's dead-letter queue must be
-    configured, and the new message must be at its first receive. Without evidence, it is a duplicate send.
+    A new message id counts as a redrive only with evidence, and never after the old message was deleted here. Seeing the old
+    message in a dead-letter queue is enough. Otherwise it must have been received at least twice from the same queue, the
+    queue's dead-letter queue must be configured, and the new message must be at its first receive. Without evidence, it is a
+    duplicate send.
     """
 
     def __init__(self, attribute: str, dead_letter_queues: Mapping[str, str]) -> None:
@@ -97,12 +98,11 @@ class Lineage:
             self._seen[key] = replace(seen, deleted=True)
 
     def _redriven_from(self, before: _Sighting, now: _Sighting) -> str | None:
-        if now.in_dlq:
+        if now.in_dlq or before.deleted:
             return None
         if before.in_dlq:
             # Redriven by a task, or by an application that sends the message again and then deletes it from the DLQ.
             return before.place.queue
-        unsettled = before.receives >= 2 and not before.deleted
-        if unsettled and now.receives == 1 and before.place == now.place:
+        if before.receives >= 2 and now.receives == 1 and before.place == now.place:
             return self._dead_letter_queues.get(now.place.queue)
         return None

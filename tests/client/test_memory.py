@@ -130,6 +130,23 @@ SOURCE = "arn:aws:sqs:eu-west-1:1:orders"
 RETRY = Place("1/eu-west-1", "orders-retry")
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["known by its source", "configured"])
+def test_a_dead_letter_that_was_deleted_is_not_linked(named: bool) -> None:
+    """An operator looked at it and was done with it; the producer's next message about the same order is another one."""
+    client = Client(**({} if named else {"orders": "orders-dlq"}))
+    client.receive(ORDERS, received("a", 3, "k"))
+    client.receive(DLQ, received("a", 4, "k", SOURCE if named else None))
+    client.call("DeleteMessage", DLQ, {}, ReceiptHandle="a-4")
+    sent = client.call(
+        "SendMessage",
+        ORDERS,
+        {"MessageId": "b"},
+        MessageAttributes={"own": {"StringValue": "k", "DataType": "String"}},
+    )
+    assert redrives(sent) == []
+    assert redrives(client.receive(ORDERS, received("b", 1, "k"))) == []
+
+
 @pytest.mark.parametrize("to", [ORDERS, RETRY], ids=["its source", "another queue"])
 def test_a_redriven_message_that_still_names_its_source_is_linked(to: Place) -> None:
     """Its receive count tells that the queue is no dead-letter queue, at its later receives too, and for the next message."""
