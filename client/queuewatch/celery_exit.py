@@ -6,9 +6,10 @@ Before that, Celery sends its own signal `worker_process_shutdown`.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
+
+from queuewatch.signal_handlers import suppress
 
 
 def flush_before_celery_exit(flush_all: Callable[[], object]) -> None:
@@ -23,5 +24,5 @@ def flush_before_celery_exit(flush_all: Callable[[], object]) -> None:
     def flush(**_: object) -> None:
         flush_all()
 
-    with contextlib.suppress(Exception):  # of a Celery that is imported only in part
+    with suppress(Exception):  # of a Celery that is imported only in part
         signals.worker_process_shutdown.connect(flush, weak=False, dispatch_uid="queuewatch")

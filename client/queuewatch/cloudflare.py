@@ -26,6 +26,7 @@ from queuewatch.consumer_name import consumer_name
 from queuewatch.environment import TO_VARIABLE, is_disabled
 from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.sharing import Limits, SharedSender, acquire, release
+from queuewatch.signal_handlers import raise_if_of_signal_handler
 from queuewatch.transports import Transport
 from queuewatch.transports.http import opener
 from queuewatch.transports.secrets import shown
@@ -240,6 +241,7 @@ class PullConsumer:
                 said = _errors_in(_parsed(_body_of(error))) or _redirect(error)
                 raise PullError(f"{action}: the API answered {error.code}{said}", error.code) from error
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            raise_if_of_signal_handler(error)
             raise PullError(f"{action}: the API did not answer: {type(error).__name__}") from error
         if not isinstance(found, dict) or not found.get("success"):
             raise PullError(f"{action}: the API refused{_errors_in(found)}")
@@ -283,7 +285,8 @@ def _body_of(error: urllib.error.HTTPError) -> bytes:
     """Return the body of an error response, empty if the connection ends within it."""
     try:
         return error.read(_MAX_RESPONSE_BYTES)
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException) as problem:
+        raise_if_of_signal_handler(problem)
         return b""
 
 

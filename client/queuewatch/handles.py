@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from queuewatch.signal_handlers import raise_if_of_signal_handler
+
 _LONGEST_WINDOW_S: Final = 12 * 3600.0
 """The longest visibility window of SQS; a handle expires with its window."""
 
@@ -61,5 +63,6 @@ class HandleMap:
                     return
                 self._found.popitem(last=False)
                 self.evicted += not expired
-        except (KeyError, RuntimeError, StopIteration):
+        except (KeyError, RuntimeError, StopIteration) as error:
+            raise_if_of_signal_handler(error)
             return  # another thread changed or emptied the table in between; the next receive evicts

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from queuewatch.events import Event, Unbuilt
 from queuewatch.log import log_warning
+from queuewatch.signal_handlers import raise_if_of_signal_handler, suppress
 from queuewatch.sqs_events import OPERATIONS, Call, Translator
 
 MARK: Final = "queuewatch"
@@ -23,8 +24,8 @@ class SqsHooks:
     """What one watch of a client, session or resource does before and after a call.
 
     Before a ReceiveMessage call is built, it is changed to request all system attributes (and the lineage attribute). After the
-    call, attributes that the application did not request are removed from the response. Exceptions in the hooks never reach the
-    application; they are counted in `errors`.
+    call, attributes that the application did not request are removed from the response. Errors of the hooks never reach the
+    application; they are counted in `errors`. What a signal handler of the application raises within them does.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class SqsHooks:
             return
         try:
             call = Call(operation, params, context.get("client_region"), self._clock_ns() // 1_000_000)
-            strip = _ask(params, model, self._lineage_attribute) if operation == _RECEIVE else None
+            added, strip = _ask(params, model, self._lineage_attribute) if operation == _RECEIVE else ({}, None)
             context[MARK] = (self, call, strip)
+            # Last: whatever interrupts this, no response has attributes that `after` does not remove.
+            params.update(added)
         except Exception as error:
             self._failed(error)
 
@@ -60,26 +63,38 @@ class SqsHooks:
         """Handle the response, or the error, of a call that `before` has seen."""
         _, call, strip = context[MARK]
         try:
-            call.ended_at = self._clock_ns() // 1_000_000
-            refusal = parsed.get("Error")
-            if refusal is None:
-                self.calls += 1
-                retries = context.get("retries")
-                call.retried = retries is not None and retries.get("attempt", 1) > 1
-                found = self._observe(call, parsed)
-            else:
-                found = self._observe_refusal(call, refusal)
-            if found:
-                self._deliver(found)
+            self._report(call, parsed, context)
         except Exception as error:
             self._failed(error)
-        if strip is not None:
-            try:
+        finally:
+            if strip is not None:
+                self._strip(strip, parsed)
+
+    def _report(self, call: Call, parsed: dict[str, Any], context: dict[str, Any]) -> None:
+        call.ended_at = self._clock_ns() // 1_000_000
+        refusal = parsed.get("Error")
+        if refusal is None:
+            self.calls += 1
+            retries = context.get("retries")
+            call.retried = retries is not None and retries.get("attempt", 1) > 1
+            found = self._observe(call, parsed)
+        else:
+            found = self._observe_refusal(call, refusal)
+        if found:
+            self._deliver(found)
+
+    def _strip(self, strip: _Strip, parsed: dict[str, Any]) -> None:
+        try:
+            strip.out_of(parsed)
+        except Exception as error:
+            # An exception from outside, like a time limit, leaves the rest of the messages; the second attempt finishes them.
+            with suppress(Exception):
                 strip.out_of(parsed)
-            except Exception as error:
-                self._failed(error)
+            self._failed(error)
 
     def _failed(self, error: Exception) -> None:
+        """Count an error and log the first; raise it again if it comes from a signal handler of the application."""
+        raise_if_of_signal_handler(error)
         self.errors += 1
         if self.errors == 1:
             log_warning("telemetry of a call is lost, the call is not affected: %r", error)
@@ -112,26 +127,27 @@ class _Strip:
 _NOTHING_ASKED: Final = _Strip(frozenset(), False)
 
 
-def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> _Strip | None:
-    """Request all system attributes, in new lists; return what to remove from the response, or None.
+def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> tuple[dict[str, Any], _Strip | None]:
+    """Return the parameters that request all system attributes, and what to remove from the response, or None.
 
     If the application passes anything else than a list or tuple, nothing is changed, so that botocore refuses it as usual.
     """
     for name in (_MODERN, _DEPRECATED, _CUSTOM):
         if name in params and not isinstance(params[name], (list, tuple)):
-            return None
+            return {}, None
+    added: dict[str, Any] = {}
     modern, former = params.get(_MODERN) or (), params.get(_DEPRECATED) or ()
     asks_all = _ALL in modern or _ALL in former
     if not asks_all:
         deprecated = _DEPRECATED in params and _MODERN not in params
         if not deprecated and _MODERN in model.input_shape.members:
-            params[_MODERN] = [*modern, _ALL]
+            added[_MODERN] = [*modern, _ALL]
         else:
-            params[_DEPRECATED] = [*former, _ALL]
+            added[_DEPRECATED] = [*former, _ALL]
     # An additional custom attribute would change the digest that SQS computes over the returned ones.
     hide = lineage_attribute is not None and not params.get(_CUSTOM)
     if hide:
-        params[_CUSTOM] = [lineage_attribute]
+        added[_CUSTOM] = [lineage_attribute]
     if asks_all:
-        return _Strip(None, hide) if hide else None
-    return _Strip(frozenset((*modern, *former)), hide) if modern or former or hide else _NOTHING_ASKED
+        return added, _Strip(None, hide) if hide else None
+    return added, _Strip(frozenset((*modern, *former)), hide) if modern or former or hide else _NOTHING_ASKED

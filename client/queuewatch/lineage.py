@@ -6,7 +6,6 @@ client that sees this id again under a new message id can report the link.
 
 from __future__ import annotations
 
-import contextlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Final
 
 from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.places import Place
+from queuewatch.signal_handlers import suppress
 
 _MAX_IDS: Final = 50_000
 
@@ -68,7 +68,7 @@ class Lineage:
         before = self._seen.pop(key, None)
         self._seen[key] = now
         self._own_ids[message_id] = key
-        with contextlib.suppress(KeyError):
+        with suppress(KeyError):
             while len(self._seen) > _MAX_IDS:
                 _, oldest = self._seen.popitem(last=False)
                 self._own_ids.pop(oldest.message_id, None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import Final
+
+from queuewatch.signal_handlers import suppress
 
 _log: Final = logging.getLogger("queuewatch.client")
 """It has no NullHandler: where logging is not set up, Python then shows on standard error why nothing arrives."""
@@ -12,11 +13,11 @@ _log: Final = logging.getLogger("queuewatch.client")
 
 def log_warning(text: str, *values: object) -> None:
     """Log a warning; never raises."""
-    with contextlib.suppress(Exception):
+    with suppress(Exception):
         _log.warning(text, *values)
 
 
 def log_error(text: str, *values: object) -> None:
     """Log an error; never raises."""
-    with contextlib.suppress(Exception):
+    with suppress(Exception):
         _log.error(text, *values)

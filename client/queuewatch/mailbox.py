@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from queuewatch.events import Event, Unbuilt
+from queuewatch.signal_handlers import suppress
 
 
 class Mailbox:
@@ -66,7 +67,7 @@ class Mailbox:
         self._waiters.append(waiter)
         self.ring()
         done = waiter.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
-        with contextlib.suppress(ValueError, RuntimeError):
+        with suppress(ValueError, RuntimeError):
             self._waiters.remove(waiter)
         return done
 

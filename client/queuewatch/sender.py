@@ -18,6 +18,7 @@ from typing import Any, Final
 from queuewatch.events import Event, Unbuilt, built, encode_line
 from queuewatch.log import log_warning
 from queuewatch.mailbox import Mailbox
+from queuewatch.signal_handlers import raise_if_of_signal_handler, suppress
 from queuewatch.transports import SendError, Transport
 from queuewatch.transports.base import SENDER_THREAD
 from queuewatch.transports.secrets import redact
@@ -74,7 +75,7 @@ class BackgroundSender:
         self._warned_s = float("-inf")
         self._reset()
         importlib.import_module("encodings.idna")  # host name lookup would import it in the sender's thread
-        with contextlib.suppress(Exception):  # `send` will fail in the same way and report it
+        with suppress(Exception):  # `send` will fail in the same way and report it
             transport.prepare()
         _senders[self] = None
         # Now, so that it runs after the application's own exit handlers, which may still call SQS. A handler that is registered
@@ -177,6 +178,7 @@ class BackgroundSender:
             except BaseException as error:
                 if not thread.is_alive() and self._thread is thread:
                     self._thread = None  # otherwise `offer` would not start another one
+                raise_if_of_signal_handler(error)
                 if not isinstance(error, RuntimeError):  # it means the interpreter is exiting: the exit flush sends the rest
                     raise
         finally:
@@ -435,7 +437,7 @@ def _after_fork_in_child() -> None:
     _process = os.getpid()
     _spent_at_exit_s = 0.0
     for sender in _living():
-        with contextlib.suppress(Exception):  # of a transport of the application's own
+        with suppress(Exception):  # of a transport of the application's own
             sender.transport.after_fork()
         sender._reset()
 

@@ -362,6 +362,39 @@ while True: time.sleep(1)
     assert kinds(tmp_path) == {"sent": 10}
 
 
+_LIMITED = f"""{_LIFE}
+import signal, sys, uuid
+class TimeLimit(Exception): pass
+def over(*_): raise TimeLimit
+signal.signal(signal.SIGUSR1, over)
+def trace(frame, *_):
+    if frame.f_code.co_name == sys.argv[1] and "queuewatch" in frame.f_code.co_filename:
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGUSR1)
+sys.settrace(trace)
+try:
+    import boto3
+    boto3.Session()
+    print("not limited")
+except TimeLimit:
+    print("limited")
+sys.settrace(None)
+import boto3
+client = boto3.client("sqs")
+life(client, client.create_queue(QueueName=uuid.uuid4().hex)["QueueUrl"])
+"""
+
+
+@pytest.mark.parametrize("function", ["watch_every_session", "_deadline", "watch", "acquire"])
+def test_a_time_limit_that_ends_during_the_set_up_reaches_the_program(
+    sqs_environment: dict[str, str], tmp_path: Path, function: str
+) -> None:
+    """A task that is the first to import boto3 has a limit as well; the next import and session are watched."""
+    done = run(_LIMITED, sqs_environment, arguments=(function,), QUEUEWATCH_TO=f"spool:{tmp_path}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "limited\n", "")
+    assert kinds(tmp_path) == {"sent": 1, "received": 1, "deleted": 1}
+
+
 _OWN_USE = {
     "nothing": "import boto3",
     "a pull consumer": "import boto3\nwith PullConsumer('a', 'q', queue='orders', token='t'): pass",

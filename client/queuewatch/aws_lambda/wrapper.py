@@ -18,6 +18,7 @@ from queuewatch.aws_lambda.watchdog import Watchdog
 from queuewatch.clock import now_ms
 from queuewatch.environment import TO_VARIABLE
 from queuewatch.log import log_error, log_warning
+from queuewatch.signal_handlers import raise_if_of_signal_handler
 
 Handler = Callable[[Any, Any], Any]
 
@@ -79,12 +80,13 @@ class Wrapper:
                 return None
             return _Invocation(delivery, context, self._settings, self._carrier, self._watchdog)
         except Exception as error:
+            raise_if_of_signal_handler(error)
             log_warning("telemetry of an invocation is lost, the invocation is not affected: %r", error)
             return None
 
 
 class _Invocation:
-    """One batch in progress. None of its steps raises."""
+    """One batch in progress. None of its steps raises, not even what a signal handler raises: the batch has its outcome."""
 
     def __init__(self, delivery: Delivery, context: Any, settings: Settings, carrier: Carrier, watchdog: Watchdog) -> None:
         self._delivery = delivery
@@ -127,8 +129,9 @@ class _Invocation:
             return RETURNED
         try:
             response = _marshal(result)
-        except Exception as error:  # the runtime will fail the invocation
-            return raised(error)
+        except Exception as error:
+            raise_if_of_signal_handler(error)  # it says nothing about the result
+            return raised(error)  # the runtime will fail the invocation
         reports = self._settings.report_batch_item_failures
         return returned(response, self._delivery.message_ids, reports_failures=reports)
 
@@ -163,7 +166,8 @@ class _Invocation:
 def _left_ms(context: Any) -> float | None:
     try:
         return float(context.get_remaining_time_in_millis())
-    except Exception:  # the context in a test may lack it
+    except Exception as error:  # the context in a test may lack it
+        raise_if_of_signal_handler(error)
         return None
 
 

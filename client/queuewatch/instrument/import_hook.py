@@ -68,8 +68,8 @@ class _Finder:
                 del loader.exec_module
             execute(module)
             if self in sys.meta_path:
-                sys.meta_path.remove(self)
                 _watch_sessions()
+                sys.meta_path.remove(self)
 
         setattr(execute_and_watch, _OURS, True)
         try:
@@ -82,7 +82,19 @@ def _watch_sessions() -> None:
     try:
         _library().watch_every_session()
     except Exception as error:
+        _raise_if_of_signal_handler(error)
         sys.stderr.write(f"queuewatch-instrument: this process is not watched: {error!r}\n")
+
+
+def _raise_if_of_signal_handler(error: Exception) -> None:
+    """Let a time limit of the application pass: this import fails then, and the next one is noticed as well."""
+    import importlib
+
+    try:
+        module = importlib.import_module("queuewatch.signal_handlers")
+    except ImportError:  # the library itself could not be loaded
+        return
+    module.raise_if_of_signal_handler(error)
 
 
 def _library() -> Any:

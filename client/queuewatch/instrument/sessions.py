@@ -10,6 +10,7 @@ from typing import Any, Final
 from queuewatch.environment import is_disabled
 from queuewatch.log import log_warning
 from queuewatch.sender import flush_all
+from queuewatch.signal_handlers import raise_if_of_signal_handler
 from queuewatch.sigterm import flush_before_sigterm
 from queuewatch.transports.sqs import own_session
 from queuewatch.watching import watch
@@ -47,6 +48,7 @@ def _watch(session: Any) -> None:
             exit_deadline_s=_exit_deadline_s,
         )
     except Exception as error:  # the application must get its session in any case
+        raise_if_of_signal_handler(error)
         _failed = True
         log_warning("this process is not watched: %s", error)
 
