@@ -1,4 +1,4 @@
-"""Converts an SQS call and its response to telemetry events. No clock, no network, no state except the given maps.
+"""Converts an SQS call and its response to telemetry events. No clock, no network, no state except the given maps and a warning.
 
 The work has two steps, so that the application waits as little as possible: its thread copies the few strings that an event
 needs, and the sender's thread builds the event from them.
@@ -13,6 +13,7 @@ from typing import Any, Final
 from queuewatch.events import WIRE_VERSION, Event, Unbuilt
 from queuewatch.handles import HandleMap
 from queuewatch.lineage import Lineage
+from queuewatch.log import log_warning
 from queuewatch.move_tasks import started_task
 from queuewatch.places import Place, origin_of, place_of_arn, place_of_url
 
@@ -243,7 +244,27 @@ class Translator:
 
     def _place(self, url: str, region: str | None) -> Place:
         place = place_of_arn(url) if url.startswith("arn:") else place_of_url(url, region)
-        return place if self._scope is None else Place(self._scope, place.queue)
+        if self._scope is not None:
+            return Place(self._scope, place.queue)
+        if place.scope is None and url and place.queue == url:
+            _warn_of_name(url)
+        return place
+
+
+_called_by_name: Final[list[str]] = []
+"""The queue of which this process has warned, if there is one."""
+
+
+def _warn_of_name(queue: str) -> None:
+    """Warn of the first queue that is called by its name: SQS accepts that, but it does not tell the account."""
+    if not _called_by_name:
+        _called_by_name.append(queue)
+        log_warning(
+            "QueueUrl is a name, %r, not a URL: it does not tell the account, so these events have no scope and count as another "
+            "queue than those with one. Give the queue's URL, or ACCOUNT/REGION as the scope: watch(..., scope=...), or "
+            "QUEUEWATCH_SCOPE for queuewatch-instrument and the proxy",
+            queue,
+        )
 
 
 def _put(event: dict[str, Any], name: str, value: object) -> None:

@@ -61,6 +61,26 @@ def test_a_queue_url_gives_its_place(url: str, place: Place) -> None:
     assert place_of_url(url, "client-region") == place
 
 
+def test_a_queue_that_is_called_by_its_name_is_a_warning_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account is not guessed. A scope that is given says all that is missing."""
+    monkeypatch.setattr("queuewatch.sqs_events._called_by_name", [])
+    places = {}
+    for scope in ("1/eu-west-1", None):
+        translator = Translator(HandleMap(), lambda: "c", scope=scope)
+        for url in ("https://sqs.eu-west-1.amazonaws.com/1/orders", "orders", "orders", "payments"):
+            [sent] = translator.observe(Call("SendMessage", {"QueueUrl": url}, "eu-west-1", 1), {"MessageId": "m"})
+            event = built(sent)
+            places[scope, url] = (event.get("scope"), event["queue"])
+        assert len(caplog.messages) == (0 if scope else 1)
+    assert "'orders'" in caplog.text
+    assert "QUEUEWATCH_SCOPE" in caplog.text
+    assert places["1/eu-west-1", "orders"] == ("1/eu-west-1", "orders")
+    assert places[None, "orders"] == (None, "orders")
+    assert places[None, "https://sqs.eu-west-1.amazonaws.com/1/orders"] == ("1/eu-west-1", "orders")
+
+
 def test_an_arn_gives_its_place() -> None:
     """ARN and queue URL give the same place."""
     assert place_of_arn("arn:aws:sqs:eu-west-1:1:orders") == ORDERS
