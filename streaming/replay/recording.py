@@ -137,10 +137,12 @@ def _with_ahead(table: pa.Table) -> pa.Table:
 
 
 LONGEST_QUIET_MS = 366 * 86_400_000
-"""At the end of a recording, where no later event can contradict it, a jump of up to this length is believed."""
+"""At the end of a recording, where few events follow that could contradict it, a jump of up to this length is believed."""
 FOLLOWERS = (20, 100)
 """A jump is confirmed if most of this many following events are from after it: of the next ones, whose sender may be one whose
 clock is ahead, and of more."""
+FEWEST_FOR = 2
+"""A longer jump, after which fewer events follow than that, is confirmed by at least this many if none contradicts it."""
 DAY_MS = 86_400_000
 FEWEST_AGAINST = 5
 """A jump of up to a day is a quiet time followed by a few late events, unless at least this many events contradict it."""
@@ -157,8 +159,7 @@ def arrival_times(at: Ints, lateness_ms: int) -> Ints:
         int(np.diff(newest).max(initial=0)) <= lateness_ms and at[0] <= np.median(at[: FOLLOWERS[0] + 1]) + lateness_ms
     ):
         return newest
-    usual = int(np.median(at[1 : FOLLOWERS[0] + 1])) if len(at) > 1 else int(at[0])
-    clock = int(at[0]) if _is_believed(at, 0, usual, lateness_ms) else usual
+    clock = _start(at, lateness_ms)
     came = np.empty_like(at)
     for i, event_at in enumerate(at.tolist()):
         if event_at > clock and (event_at - clock <= lateness_ms or _is_believed(at, i, clock, lateness_ms)):
@@ -167,13 +168,28 @@ def arrival_times(at: Ints, lateness_ms: int) -> Ints:
     return came
 
 
+def _start(at: Ints, lateness_ms: int) -> int:
+    """Return the time at which a file begins: that of its first event whose sender's clock is neither ahead nor far behind."""
+    for i in range(min(len(at), FOLLOWERS[0])):
+        usual = int(np.median(at[i + 1 : i + 1 + FOLLOWERS[0]])) if i + 1 < len(at) else int(at[i])
+        if _is_believed(at, i, usual, lateness_ms) and not _is_far_behind(at, i):
+            return int(at[i])
+    return int(np.median(at[1 : FOLLOWERS[0] + 1]))
+
+
+def _is_far_behind(at: Ints, i: int) -> bool:
+    """Return whether the events after event `i` show that it is not the first one of a recording, but older."""
+    after = at[i + 1 : i + 1 + FOLLOWERS[-1]] > at[i] + LONGEST_QUIET_MS
+    return len(after) >= FEWEST_FOR and all(2 * int(after[:count].sum()) > len(after[:count]) for count in FOLLOWERS)
+
+
 def _is_believed(at: Ints, i: int, clock: int, lateness_ms: int) -> bool:
     """Return whether the events after event `i` confirm the time it jumps to."""
     before = at[i + 1 : i + 1 + FOLLOWERS[-1]] < at[i] - lateness_ms
     jump_ms = int(at[i]) - clock
-    if not before.any():
-        return jump_ms <= LONGEST_QUIET_MS
-    if jump_ms <= DAY_MS and before.sum() < FEWEST_AGAINST:
+    if jump_ms > LONGEST_QUIET_MS and len(before) < FOLLOWERS[0]:
+        return len(before) >= FEWEST_FOR and not before.any()
+    if not before.any() or (jump_ms <= DAY_MS and before.sum() < FEWEST_AGAINST):
         return True
     return all(2 * int(before[:count].sum()) <= len(before[:count]) for count in FOLLOWERS)
 
@@ -210,7 +226,7 @@ MOST_STEPS = 5_000_000
 def check_steps(recording: Recording, every_ms: int, until: int | None) -> None:
     """Raise ReplayError if there would be too many steps to print.
 
-    One event from a clock that is years ahead makes the recording span years.
+    Events from a clock that is years ahead or behind make the recording span years.
     """
     first, last = recording.first_at, recording.last_at
     if first is None or last is None:
@@ -220,7 +236,8 @@ def check_steps(recording: Recording, every_ms: int, until: int | None) -> None:
         days = span_ms / 86_400_000
         raise ReplayError(
             f"the recording spans {days:,.0f} days, which is {span_ms // every_ms:,} steps: "
-            "give a longer --every, or an --until before the events whose clock is ahead"
+            "give a longer --every, an --until before the events whose clock is ahead, or a file without those whose clock is "
+            "behind"
         )
 
 

@@ -340,6 +340,18 @@ def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path
     assert (counted["accepted"], counted["ahead"]) == (len(TWO), 1)
 
 
+def test_an_event_of_a_clock_years_behind_on_the_first_line_does_not_hold_the_time_there(tmp_path: Path) -> None:
+    """It is late, and changes nothing else; the replay begins with the events that are not."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson([ev("sent", -730 * 86_400, message_id="past"), *TWO]))
+    code, out, _ = run(path)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert min(line["at"] for line in lines) >= min(one["at"] for one in TWO)
+    counted = {line["labels"]["result"]: line["value"] for line in lines if line.get("name") == "queuewatch_events_total"}
+    assert (counted["accepted"], counted["late"], counted["ahead"]) == (len(TWO), 1, 0)
+
+
 @pytest.mark.simulation
 def test_a_recording_of_too_many_steps_is_refused(tmp_path: Path) -> None:
     """It names the remedy, and the remedy works."""

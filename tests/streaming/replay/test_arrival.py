@@ -1,8 +1,9 @@
-"""When recorded events came: the newest time so far, and one that is years ahead does not decide for all."""
+"""When recorded events came: the newest time so far, and one that is years ahead or behind does not decide for all."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from streaming.replay.recording import MOST_STEPS, arrival_times, check_steps, r
 HOUR, DAY, LATENESS_MS = 3_600_000, 86_400_000, 600_000
 T0 = 1_700_000_000_000
 FAR = 70 * 365 * DAY
+OLD = -730 * DAY
+HOURLY = range(0, 40 * HOUR, HOUR)
+STALE_EVERY_TENTH = [t - 400 * DAY if t % 10 == 0 else t for t in range(1, 150)]
 
 CASES = [
     ([], [], "nothing"),
@@ -27,7 +31,8 @@ CASES = [
     ([0, 3 * DAY, 3 * DAY + 5], [0, 3 * DAY, 3 * DAY + 5], "a quiet of days that goes on from there"),
     ([0, 30 * DAY, *range(30 * DAY, 30 * DAY + 9)], [0, *[30 * DAY] * 2, *range(30 * DAY + 1, 30 * DAY + 9)], "a month"),
     ([0, FAR, 5, 6], [0, 0, 5, 6], "one of 2096 among others"),
-    ([FAR, 1, 5, 6], [5, 5, 5, 6], "one of 2096 that comes first"),
+    ([FAR, 1, 5, 6], [1, 1, 5, 6], "one of 2096 that comes first"),
+    ([FAR, *HOURLY], [0, *HOURLY], "one of 2096 that comes first, and an event an hour"),
     ([0, 5, FAR], [0, 5, 5], "one of 2096 that comes last"),
     ([0, FAR, 5, FAR + 1, 6, FAR + 2, 7, 8], [0, 0, 5, 5, 6, 6, 7, 8], "one sender of several is always ahead"),
     ([0, 2 * DAY, 1, 2, 3], [0, 0, 1, 2, 3], "two days ahead, and nobody else"),
@@ -44,13 +49,40 @@ CASES = [
         [*range(0, 6_000_000, 60_000), 5_940_000, *range(6_000_000, 12_000_000, 60_000)],
         "one event a minute, and one two hours ahead",
     ),
+    ([OLD, *range(200)], [0, *range(200)], "a stale clock on the first line"),
+    ([OLD, *range(3)], [0, *range(3)], "a stale clock on the first of four lines"),
+    ([OLD, OLD + 5, *range(200)], [0, 0, *range(200)], "a stale clock on the first two lines"),
+    ([-T0 + 5, *HOURLY], [0, *HOURLY], "a clock of 1970 on the first line, and an event an hour"),
+    ([0, 1, OLD, *range(2, 200)], [0, 1, 1, *range(2, 200)], "a stale clock on the third line"),
+    ([*range(-9, 1), OLD], [*range(-9, 1), 0], "a stale clock on the last line"),
+    (STALE_EVERY_TENTH, np.maximum.accumulate(STALE_EVERY_TENTH), "a stale clock on every tenth line"),
+    (
+        [OLD, *STALE_EVERY_TENTH],
+        [1, *np.maximum.accumulate(STALE_EVERY_TENTH)],
+        "a stale clock on every tenth line and the first",
+    ),
+    (
+        [*range(OLD, OLD + 12), *range(200)],
+        [*range(OLD, OLD + 12), *range(200)],
+        "a dozen events of two years ago, and then two hundred",
+    ),
+    ([*range(OLD, OLD + 200), *range(200)], [*range(OLD, OLD + 200), *range(200)], "a gap of two years in the middle"),
+    ([*range(OLD, OLD + 5), 0, 1, 2], [*range(OLD, OLD + 5), 0, 1, 2], "a gap of two years before the last three lines"),
+    ([*range(OLD, OLD + 5), 0, 1], [*range(OLD, OLD + 5), OLD + 4, OLD + 4], "a gap of two years that two lines do not prove"),
+    (
+        [*range(OLD, OLD + 30), *STALE_EVERY_TENTH],
+        [*range(OLD, OLD + 30), *np.maximum.accumulate(STALE_EVERY_TENTH)],
+        "a gap of two years, and then a stale clock on every tenth line",
+    ),
+    ([*range(40), FAR, *range(40, 80)], [*range(40), 39, *range(40, 80)], "one of 2096 in the middle of many"),
+    ([*range(40), FAR, FAR + 1, 40], [*range(40), 39, 39, 40], "two of 2096 before the last line"),
 ]
 
 
 @pytest.mark.parametrize(("at", "came", "why"), CASES, ids=[case[2] for case in CASES])
-def test_when_events_came(at: list[int], came: list[int], why: str) -> None:
+def test_when_events_came(at: Sequence[int], came: Sequence[int], why: str) -> None:
     """In milliseconds after some time."""
-    assert (arrival_times(np.array(at, dtype=np.int64) + T0, LATENESS_MS) - T0).tolist() == came, why
+    assert (arrival_times(np.array(at, dtype=np.int64) + T0, LATENESS_MS) - T0).tolist() == list(came), why
 
 
 @pytest.mark.simulation
