@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.events.ahead import AHEAD_MS, clamp_future_times
+from streaming.core.events.attributes import read_attributes
 from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
 from streaming.core.settings import QueueName
@@ -213,11 +214,22 @@ def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
     if not len(events):
         return frozenset()
     said = pc.fill_null(events["ordered"], False)
-    # A queue_state of kind fifo also means ordered; its attributes are JSON text.
-    fifo = pc.fill_null(pc.match_substring_regex(events["attributes"], r'"kind"\s*:\s*"fifo"'), False)
-    chosen = events.filter(pc.or_(said, fifo)).select(["system", "scope", "queue"])
-    names = {QueueName(r["system"] or "", r["scope"] or "", r["queue"] or "") for r in chosen.to_pylist()}
+    names = {_queue_of(row) for row in events.filter(said).select(_QUEUE).to_pylist()}
+    # A queue_state of kind fifo also means ordered. Its attributes are JSON text, in which a tag may say the same.
+    likely = pc.fill_null(pc.match_substring_regex(events["attributes"], r'"kind"\s*:\s*"fifo"'), False)
+    reports = events.filter(pc.and_(likely, pc.equal(events["type"], "queue_state")))
+    for row in reports.select([*_QUEUE, "attributes"]).to_pylist():
+        name = _queue_of(row)
+        if name not in names and read_attributes(row["attributes"]).get("kind") == "fifo":
+            names.add(name)
     return frozenset(names)
+
+
+_QUEUE = ["system", "scope", "queue"]
+
+
+def _queue_of(row: dict[str, Any]) -> QueueName:
+    return QueueName(row["system"] or "", row["scope"] or "", row["queue"] or "")
 
 
 MOST_STEPS = 5_000_000

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sources.wire import decode_records
 from streaming.core.events.ahead import AHEAD_MS
+from streaming.core.settings import QueueName
 from streaming.replay.recording import MOST_STEPS, arrival_times, check_steps, read_recording
 
 HOUR, DAY, LATENESS_MS = 3_600_000, 86_400_000, 600_000
@@ -117,3 +118,22 @@ def test_an_event_of_2096_makes_no_recording_of_seventy_years(tmp_path: Path) ->
     assert (recording.takes_effect - T0).tolist() == [0, 0, 5, HOUR]
     assert recording.last_at == T0 + HOUR
     assert FAR // 1_000 > MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    ("fields", "ordered"),
+    [
+        ({"type": "queue_state", "attributes": {"kind": "fifo"}}, True),
+        ({"type": "queue_state", "attributes": {"kind": "fifo", "tags": {"kind": "standard"}}}, True),
+        ({"type": "queue_state", "attributes": {"kind": "standard", "tags": {"kind": "fifo"}}}, False),
+        ({"type": "consumer_state", "consumer": "c", "attributes": {"kind": "fifo"}}, False),
+        ({"type": "sent", "message_id": "m", "group": "g", "ordered": True}, True),
+    ],
+    ids=["kind", "another kind as a tag", "only a tag", "of a consumer", "an event"],
+)
+def test_which_queues_of_a_recording_keep_order(tmp_path: Path, fields: dict[str, object], ordered: bool) -> None:
+    """Those of kind fifo, as the attribute itself says, and those of which an event says so."""
+    path = tmp_path / "events.ndjson"
+    path.write_text(json.dumps({"at": T0, "system": "aws_sqs", "queue": "orders", **fields}))
+    found = read_recording([path], decode_records, LATENESS_MS).ordered_queues
+    assert found == ({QueueName("aws_sqs", "", "orders")} if ordered else set())
