@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,6 @@ from streaming.core.state.queues import (
 )
 from streaming.core.state.rows import F_TIMELINE
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.admission import has_capacity
 from streaming.core.tracking.attempts import count_retried_of, refold
 from streaming.core.tracking.dead_letters import withdraw_arrivals
 from streaming.core.tracking.dedup import is_new
@@ -153,25 +152,34 @@ def _learn(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
     first = nonzero(run_starts(number, attributes))
     end = np.append(first[1:], len(at))
     number, attributes = number[first], attributes[first]
+    opening = nonzero(run_starts(number))
+    texts = [states.attributes[i].encode() for i in attributes[opening].tolist()]
+    changes = np.ones(len(number), dtype=bool)
+    changes[opening] = ~state.queues.repeat(number[opening], at[first[opening]], at[end[opening] - 1], texts)
+    some = nonzero(changes)
+    reports = [read_report(states.attributes[i]) for i in attributes[some].tolist()]
+    _add_named(state, number[some], reports, settings)
     windows: set[int] = set()
-    texts = [text.encode() for text in states.attributes]
-    for some in _rounds(number):
-        reported = [texts[i] for i in attributes[some].tolist()]
-        same = state.queues.repeat(number[some], at[first[some]], at[end[some] - 1], reported)
-        for i in some[~same].tolist():
-            times = at[first[i] : end[i]].tolist()
-            _configure(state, int(number[i]), times, states.attributes[attributes[i]], settings, windows)
+    for i, reported in zip(some.tolist(), reports, strict=True):
+        _configure(state, int(number[i]), at[first[i] : end[i]].tolist(), reported, settings, windows)
     _count(state, numbers, states, settings)
     if windows:
         chosen = np.isin(state.rows["queue"], sorted(windows)) & ((state.rows["flags"] & F_TIMELINE) != 0)
         refold(state, state.rows.key[chosen], settings)
 
 
-def _rounds(numbers: Array) -> Iterator[Array]:
-    """Yield the indices of the first of each queue, then those of the second, and so on; `numbers` ascend."""
-    first = nonzero(run_starts(numbers))
-    turn = np.arange(len(numbers)) - np.repeat(first, np.diff(np.append(first, len(numbers))))
-    yield from np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1])
+def _add_named(state: ShardState, numbers: Array, reports: Sequence[dict[str, Any]], settings: Settings) -> None:
+    """Add the queues that these reports name, as far as they can be tracked: together, because adding copies the table.
+
+    In the order of their names: it decides which of them are tracked.
+    """
+    known, names = state.queues.index, state.queues.names
+    named = zip(numbers.tolist(), reports, strict=True)
+    siblings = {names[number].sibling(other) for number, attributes in named for other in _named(attributes) if other}
+    new = sorted(siblings - known.keys())
+    room = max(0, settings.max_queues - len(state.queues))
+    if new and room:
+        state.queues.add(new[:room])
 
 
 def _count(state: ShardState, numbers: Array, states: QueueEvents, settings: Settings) -> None:
@@ -184,10 +192,10 @@ def _count(state: ShardState, numbers: Array, states: QueueEvents, settings: Set
 
 
 def _configure(
-    state: ShardState, number: int, times: Sequence[int], reported: str, settings: Settings, windows: set[int]
+    state: ShardState, number: int, times: Sequence[int], attributes: dict[str, Any], settings: Settings, windows: set[int]
 ) -> None:
     """Apply the broker's report on a queue where it differs from the previous one; `times` (ascending): when it came."""
-    record, attributes = state.queues[number], read_report(reported)
+    record = state.queues[number]
     before = _timeouts(record, settings)
     record.learn(times[-1], attributes, times[:-1])
     if str(attributes.get("kind", "")) == "fifo":
@@ -196,20 +204,19 @@ def _configure(
         record.report_dead_letters()
     if _timeouts(record, settings) != before:
         windows.add(number)
-    dead_letters = _named(state, record, attributes.get("dead_letter_queue"), settings)
-    if dead_letters is not None:
-        dead_letters.report_dead_letters()
+    there, redriven_to = (state.queues.index.get(record.name.sibling(other)) for other in _named(attributes))
+    if there is not None:
+        state.queues[there].report_dead_letters()
+    if redriven_to is not None:
+        state.queues[redriven_to].redrive_target = True
+
+
+def _named(attributes: dict[str, Any]) -> tuple[str, str]:
+    """Return the dead-letter queue and the target of the redrive task that a report names; empty where it names none."""
     task = attributes.get("redrive_task")
-    target = _named(state, record, task.get("to_queue"), settings) if isinstance(task, dict) else None
-    if target is not None:
-        target.redrive_target = True
-
-
-def _named(state: ShardState, record: QueueRow, other: object, settings: Settings) -> QueueRow | None:
-    """Return the queue that a report on a queue names, if it names one and that is tracked or can be."""
-    if not isinstance(other, str) or not other or not has_capacity(state, record.name.sibling(other), settings):
-        return None
-    return state.queues[state.queue_number(record.name.sibling(other))]
+    named = attributes.get("dead_letter_queue"), task.get("to_queue") if isinstance(task, dict) else None
+    there, redriven_to = (other if isinstance(other, str) else "" for other in named)
+    return there, redriven_to
 
 
 def _timeouts(record: QueueRow, settings: Settings) -> tuple[int, int, int]:

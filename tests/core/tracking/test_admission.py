@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.core.settings import QueueRule, Settings
+from streaming.core.state.queue_table import QueueTable
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 from tests.core.test_against_reference import DEAD_LETTER_QUEUES, MAX_RECEIVES, STATES, VISIBILITY_MS, expected, lifecycles, said
@@ -79,6 +81,34 @@ def test_a_dead_letter_queue_beyond_the_limit_is_not_tracked(shards: int) -> Non
     rule = QueueRule("orders", dead_letter_queue="dead")
     for limited in (Settings(max_queues=1), Settings(max_queues=1, rules=(rule,))):
         assert _names(run_steps([(0, [reported])], limited, shards=shards)[-1]) == {"orders"}
+
+
+@SHARDS
+def test_the_queues_that_reports_name_are_tracked_in_the_order_of_their_names(shards: int) -> None:
+    """As far as there is room, whichever queue names them and however many reports on one queue came in the step."""
+    states = [
+        event("queue_state", 2, "a", attributes={"kind": "standard", "dead_letter_queue": "dead-3"}),
+        event("queue_state", 1, "b", attributes={"kind": "standard", "dead_letter_queue": "dead-2"}),
+        event(
+            "queue_state", 3, "b", attributes={"kind": "standard", "redrive_task": {"status": "RUNNING", "to_queue": "dead-1"}}
+        ),
+    ]
+    merged = run_steps([(5, states)], LIMITED, shards=shards)[-1]
+    assert {name.queue: summary.dead_letter for name, summary in merged.queues.items()} == {
+        "a": False,
+        "b": True,
+        "dead-1": False,
+        "dead-2": True,
+    }
+
+
+def test_the_queues_that_the_reports_of_a_step_name_are_added_together() -> None:
+    """Adding copies the table: a step with thousands of new dead-letter queues took minutes."""
+    reports = [event("queue_state", 0, f"q{n}", attributes={"kind": "standard", "dead_letter_queue": f"d{n}"}) for n in range(50)]
+    with patch.object(QueueTable, "add", autospec=True, side_effect=QueueTable.add) as add:
+        merged = run_steps([(0, reports)])[-1]
+    assert len(merged.queues) == 100
+    assert add.call_count == 2
 
 
 @SHARDS
