@@ -6,7 +6,8 @@ Both repeat from batch to batch and from queue to queue, so parsing is cached.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -44,6 +45,20 @@ class SharedTexts:
     def hashes(self) -> Array:
         """Return a hash of each queue's text, the same only within this process."""
         return np.fromiter(map(hash, self.texts), dtype=np.int64, count=len(self.texts))[self.of]
+
+
+_DEAD_LETTER_QUEUE = re.compile(rb'"dead_letter_queue":\s*\[\s*-?\d+,\s*("(?:[^"\\]|\\.)*")')
+
+
+def may_name_dead_letter_queue(texts: SharedTexts, names: Set[str]) -> Array:
+    """Return which queues may have one of these as their dead-letter queue, by their attributes, which are not parsed.
+
+    It leaves out no queue that has, and few others remain: another attribute may contain the same.
+    """
+    wanted = {_encoder.encode(name).encode() for name in names}
+    found = [not wanted.isdisjoint(_DEAD_LETTER_QUEUE.findall(text)) for text in texts.texts]
+    result: Array = np.array(found, dtype=bool)[texts.of]
+    return result
 
 
 @lru_cache(maxsize=8)

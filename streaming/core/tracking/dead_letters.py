@@ -11,6 +11,7 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import Events
 from streaming.core.hashing import queue_hash, row_key
 from streaming.core.settings import Settings
+from streaming.core.state.queue_text import may_name_dead_letter_queue
 from streaming.core.state.queues import (
     T_ARRIVED,
     T_DEAD_LETTERED,
@@ -153,13 +154,19 @@ def _end_originals(
     if not len(hit):
         return
     ordered = state.queues.is_ordered(settings)
-    some = nonzero(state.queues.limit("dead_letter_queue", settings)) if sources is None else sources
+    # An ordered queue is in another shard: the message's row there is out of reach.
+    targets = np.unique(rows.at("queue", hit))
+    targets = targets[~ordered[targets]]
+    some = _sources_of(state, targets, settings)
+    some = some[~ordered[some]]
+    if sources is not None:
+        some = np.intersect1d(some, sources)
+    known = set(targets.tolist())
     for number in some.tolist():
         source = state.queues[number]
         there = dead_letter_queue(source, settings)
         target = state.queues.index.get(source.name.sibling(there)) if there else None
-        if target is None or ordered[number] or ordered[target]:
-            # An ordered queue is in another shard: the message's row there is out of reach.
+        if target not in known:
             continue
         here = nonzero(rows.at("queue", hit) == target)
         keys = row_key(
@@ -181,6 +188,16 @@ def _end_originals(
             open_ &= rows.at("sent", originals) < arrived[here]
         flag = F_DEAD_LETTERED | F_WAS_REDRIVEN if redriven else F_DEAD_LETTERED
         end(state, originals[open_], arrived[here][open_], flag, T_DEAD_LETTERED)
+
+
+def _sources_of(state: ShardState, targets: Array, settings: Settings) -> Array:
+    """Return the queues whose dead-letter queue may be one of these (row numbers): parsing the attributes of all takes long."""
+    sources = nonzero(state.queues.limit("dead_letter_queue", settings))
+    names = {state.queues.names[target].queue for target in targets.tolist()}
+    if any(rule.dead_letter_queue in names for rule in settings.rules):
+        return sources
+    result: Array = sources[may_name_dead_letter_queue(state.queues.attribute_texts(), names)[sources]]
+    return result
 
 
 def share_send_times(state: ShardState, settings: Settings) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, QueueRule, Settings
+from streaming.core.state.queue_row import QueueRow
+from streaming.core.state.queues import dead_letter_queue
+from streaming.core.tracking import dead_letters
 from tests.core.driving import event, run_steps
 from tests.judge.driving import SETTINGS
 
@@ -73,3 +78,25 @@ def test_a_second_report_of_a_redrive_does_not_revive_the_message(later_ms: int,
         in_order = [parts[i] for i in (0, *order)]
         for steps in (in_order, [[one for part in in_order for one in part]]):
             assert totals(steps, shards)[1] == {"visible": 0, "in_flight": 0}
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_only_sources_of_its_dead_letter_queue_are_searched_for_an_original(configured: bool) -> None:
+    """It may never be found, and there may be thousands of queues, whose attributes are parsed for their dead-letter queue."""
+    settings = replace(SETTINGS, rules=(QueueRule("orders", dead_letter_queue="dead"),)) if configured else SETTINGS
+    state = {"kind": "standard", "visible": 0} | ({} if configured else {"dead_letter_queue": "dead"})
+    others = [
+        event("queue_state", 0, f"other-{n}", attributes={"kind": "standard", "dead_letter_queue": f"dead-{n}"}) for n in range(9)
+    ]
+    searched: list[str] = []
+
+    def dead_letter_queue_of(record: QueueRow, settings: Settings) -> str | None:
+        searched.append(record.name.queue)
+        return dead_letter_queue(record, settings)
+
+    with patch.object(dead_letters, "dead_letter_queue", dead_letter_queue_of):
+        steps = [(300_000, [event("queue_state", 0, attributes=state), *others, NEW_ID]), (301_000, FIRST_LIFE), (302_000, [])]
+        *_, merged = run_steps(steps, settings, restart=True)
+    assert merged.queues[SOURCE].total("dead_lettered") == 1
+    assert "orders" in searched
+    assert configured or set(searched) == {"orders"}
