@@ -71,12 +71,33 @@ def record(
     for name, nothing in (("consumer", -1), ("batch", 0)):
         added[name] = np.where(added["code"] == RECEIVED, added[name], nothing)
     merged = {name: np.concatenate([state.attempts[name], added[name].astype(dtype)]) for name, dtype in ATTEMPT_COLUMNS.items()}
-    order = np.lexsort((merged["code"], merged["at"], merged["key"]))
+    order = merged_order(merged, len(state.attempts["key"]))
     state.attempts = {name: values[order] for name, values in merged.items()}
     live.put("flags", rows[wanted], flags[wanted] | np.uint32(F_TIMELINE))
     new = np.zeros(len(order), dtype=bool)
     new[len(order) - len(events) :] = True
     refold(state, live.key[rows[wanted]], settings, new=new[order])
+
+
+def merged_order(attempts: dict[str, Array], known: int) -> Array:
+    """Return the order of `attempts` by message, time and kind, of which the first `known` are in that order already.
+
+    Only the messages with others among the rest are sorted. There may be hundreds of thousands of attempts, and a message that
+    ends and is delivered again hundreds of times in a step adds to them as often.
+    """
+    key, at, code = attempts["key"], attempts["at"], attempts["code"]
+    if known < len(key) - known:
+        return np.lexsort((code, at, key))
+    keys = np.unique(key[known:])
+    left, right = (np.searchsorted(key[:known], keys, side=side) for side in ("left", "right"))
+    lengths = right - left
+    before = np.cumsum(lengths) - lengths
+    theirs = np.repeat(left - before, lengths) + np.arange(int(lengths.sum()))
+    some = np.concatenate([theirs, np.arange(known, len(key))])
+    some = some[np.lexsort((code[some], at[some], key[some]))]
+    others = np.delete(np.arange(known), theirs)
+    order: Array = np.insert(others, (left - before)[np.searchsorted(keys, key[some])], some)
+    return order
 
 
 def _count_before(
