@@ -138,12 +138,12 @@ def _with_ahead(table: pa.Table) -> pa.Table:
 
 
 LONGEST_QUIET_MS = 366 * 86_400_000
-"""At the end of a recording, where few events follow that could contradict it, a jump of up to this length is believed."""
+"""At the end of a recording, where few events follow that could contradict it, a longer jump is not believed."""
 FOLLOWERS = (20, 100)
 """A jump is confirmed if most of this many following events are from after it: of the next ones, whose sender may be one whose
 clock is ahead, and of more."""
-FEWEST_FOR = 2
-"""A longer jump, after which fewer events follow than that, is confirmed by at least this many if none contradicts it."""
+FEWEST_LATER = 2
+"""The first event of a file is taken for one of a stale clock if at least this many follow, and most are over a year later."""
 DAY_MS = 86_400_000
 FEWEST_AGAINST = 5
 """A jump of up to a day is a quiet time followed by a few late events, unless at least this many events contradict it."""
@@ -181,7 +181,7 @@ def _start(at: Ints, lateness_ms: int) -> int:
 def _is_far_behind(at: Ints, i: int) -> bool:
     """Return whether the events after event `i` show that it is not the first one of a recording, but older."""
     after = at[i + 1 : i + 1 + FOLLOWERS[-1]] > at[i] + LONGEST_QUIET_MS
-    return len(after) >= FEWEST_FOR and all(2 * int(after[:count].sum()) > len(after[:count]) for count in FOLLOWERS)
+    return len(after) >= FEWEST_LATER and all(2 * int(after[:count].sum()) > len(after[:count]) for count in FOLLOWERS)
 
 
 def _is_believed(at: Ints, i: int, clock: int, lateness_ms: int) -> bool:
@@ -189,7 +189,7 @@ def _is_believed(at: Ints, i: int, clock: int, lateness_ms: int) -> bool:
     before = at[i + 1 : i + 1 + FOLLOWERS[-1]] < at[i] - lateness_ms
     jump_ms = int(at[i]) - clock
     if jump_ms > LONGEST_QUIET_MS and len(before) < FOLLOWERS[0]:
-        return len(before) >= FEWEST_FOR and not before.any()
+        return False
     if not before.any() or (jump_ms <= DAY_MS and before.sum() < FEWEST_AGAINST):
         return True
     return all(2 * int(before[:count].sum()) <= len(before[:count]) for count in FOLLOWERS)

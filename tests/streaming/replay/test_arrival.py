@@ -68,8 +68,8 @@ CASES = [
         "a dozen events of two years ago, and then two hundred",
     ),
     ([*range(OLD, OLD + 200), *range(200)], [*range(OLD, OLD + 200), *range(200)], "a gap of two years in the middle"),
-    ([*range(OLD, OLD + 5), 0, 1, 2], [*range(OLD, OLD + 5), 0, 1, 2], "a gap of two years before the last three lines"),
-    ([*range(OLD, OLD + 5), 0, 1], [*range(OLD, OLD + 5), OLD + 4, OLD + 4], "a gap of two years that two lines do not prove"),
+    ([*range(OLD, OLD + 30), *range(21)], [*range(OLD, OLD + 30), *range(21)], "a gap of two years before the last 21 lines"),
+    ([*range(40), FAR, FAR + 1, FAR + 2], [*range(40), 39, 39, 39], "the last three lines are of 2096"),
     (
         [*range(OLD, OLD + 30), *STALE_EVERY_TENTH],
         [*range(OLD, OLD + 30), *np.maximum.accumulate(STALE_EVERY_TENTH)],
