@@ -311,6 +311,8 @@ class Model:
             ]
             reached, at = max(later, default=(0, 0))
             waited = not m.delay or m.delay + 60_000 <= at
+            # One that was sent after that is not before it, whatever its position.
+            waited &= m.sent_at <= at + CLOCKS_DIFFER_MS
             if not m.ended and not m.moves() and (m.sequence or 0) < reached and waited:
                 out[m.message_id] = at
         return out

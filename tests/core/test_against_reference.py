@@ -132,10 +132,11 @@ def _life(draw: st.DrawFn, n: int, ends: Sequence[str]) -> list[Wire]:
     queue, dead = ("payments.fifo", "dead.fifo") if fifo else ("orders", "dead")
     message_id = draw(st.sampled_from([f"00000000-0000-4000-8000-{n:012d}", f"zahlung-{n}-é\u2028", f"{n}" * 40]))
     about: dict[str, Any] = {"message_id": message_id}
-    if fifo:
-        # Twenty digits do not fit 64 bits.
-        about |= {"group": draw(st.sampled_from(["a", "b"])), "sequence": str(18849496460467696128 + n)}
     at = draw(st.integers(0, 150_000))
+    if fifo:
+        # Twenty digits do not fit 64 bits. Positions follow the order of sends: one that is lower than that of a message received
+        # before shows that they begin again, and then it matters which was read first.
+        about |= {"group": draw(st.sampled_from(["a", "b"])), "sequence": str(18849496460467696128 + 10 * at + n)}
     events = []
     if fifo or draw(st.booleans()):
         delayed = {"visible_at": T0 + at + 40_000} if draw(st.booleans()) else {}

@@ -3,17 +3,21 @@
 SQS delivers nothing of a group behind a message that waits or is in flight. So when a later one is received, those before it are
 gone, except those of the same batch. If they still seem to be there, the report of their deletion was lost, or their consumer
 reports nothing. Other signs do not show that: the group goes on, and a busy queue is never counted as empty.
+
+Positions begin again when a queue is created anew under its name, or a stand-in of SQS restarts. A message that was sent after
+a receive is not before the message that was received, whatever their positions are.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.sequences import SEQUENCE_NUMBER
 from streaming.core.settings import Settings
 from streaming.core.state.queues import T_RECONCILED
-from streaming.core.state.rows import F_RECONCILED
+from streaming.core.state.rows import F_RECONCILED, F_SENT_KNOWN
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import end
 from streaming.core.tracking.retention import last_heard
@@ -25,7 +29,10 @@ DELAY_SLACK_MS = 60_000
 
 
 def note_reached(state: ShardState, rows: Array) -> None:
-    """Record, per group, the highest position that was received, and when: of messages of which events were applied."""
+    """Record, per group, the highest position that was received, and when: of messages of which events were applied.
+
+    A lower one takes its place if its message was sent after that: positions have begun again.
+    """
     live, groups = state.rows, state.groups
     if not live.has("group") or not live.has("seq_kind"):
         return
@@ -33,13 +40,20 @@ def note_reached(state: ShardState, rows: Array) -> None:
     rows = rows[known]
     group, hi, lo, at = (live.at(name, rows) for name in ("group", "seq_hi", "seq_lo", "last_received"))
     order = np.lexsort((at, lo, hi, group))
-    last = order[np.append(group[order][1:] != group[order][:-1], True)] if len(rows) else order
-    group, hi, lo, at = group[last], hi[last], lo[last], at[last]
+    rows, group, hi, lo, at = rows[order], group[order], hi[order], lo[order], at[order]
     higher = _is_after(hi, lo, groups.reached_hi[group], groups.reached_lo[group])
     same = (hi == groups.reached_hi[group]) & (lo == groups.reached_lo[group])
     newer = higher | (same & (at > groups.reached_at[group])) | (groups.reached_at[group] == 0)
-    group = group[newer]
-    groups.reached_hi[group], groups.reached_lo[group], groups.reached_at[group] = hi[newer], lo[newer], at[newer]
+    sent = np.where((live.at("flags", rows) & F_SENT_KNOWN) != 0, live.at("sent", rows), 0)
+    while True:
+        # The last of each group has the highest position.
+        last = nonzero(newer)
+        last = last[np.diff(group[last], append=-1) != 0]
+        of = group[last]
+        groups.reached_hi[of], groups.reached_lo[of], groups.reached_at[of] = hi[last], lo[last], at[last]
+        newer = (sent > groups.reached_at[group] + CLOCKS_DIFFER_MS) & (at > groups.reached_at[group])
+        if not newer.any():
+            return
 
 
 def drop_overtaken(state: ShardState, now: int, settings: Settings) -> None:
@@ -57,6 +71,7 @@ def drop_overtaken(state: ShardState, now: int, settings: Settings) -> None:
     group = rows.at("group", hit)
     before = _is_after(groups.reached_hi[group], groups.reached_lo[group], rows.at("seq_hi", hit), rows.at("seq_lo", hit))
     before &= rows.at("seq_kind", hit) == SEQUENCE_NUMBER
+    before &= rows.at("sent", hit) <= groups.reached_at[group] + CLOCKS_DIFFER_MS
     hit, group = hit[before], group[before]
     reached_at, delay, heard = groups.reached_at[group], rows.at("delay", hit), last_heard(state, hit)
     after_ms = queues.limit("reconcile_after_ms", settings)[rows.at("queue", hit)]

@@ -135,3 +135,28 @@ def test_a_late_report_of_its_end_is_what_counts() -> None:
     assert expected.durations
     assert found.durations == expected.durations
     assert [found.total(of) for of in ("received", "deleted", "processing_ms", "found_later")] == [2, 2, 2_000, 1]
+
+
+@pytest.mark.parametrize("positions", [(1, 2, 3), (3, 1, 2), (3, 2, 1)])
+def test_a_message_sent_after_the_receive_of_a_later_position_was_not_overtaken(positions: tuple[int, int, int]) -> None:
+    """Positions have begun again, as when the queue is created anew: nothing shows that those who wait are gone."""
+    before = [one("sent", 0, "1000"), one("received", 1, "1000", receive_count=1), one("deleted", 2, "1000")]
+    again = [one("sent", 300 + n, str(position)) for n, position in enumerate(positions)]
+    assert left([*before, *again]) == (0, 3)
+
+
+@pytest.mark.parametrize("read_at_once", [False, True])
+def test_once_positions_have_begun_again_the_later_ones_overtake(read_at_once: bool) -> None:
+    """Whether the receives of both are read in the same step or not."""
+    before = [one("sent", 0, "1000"), one("received", 1, "1000", receive_count=1), one("deleted", 2, "1000")]
+    again = [one("sent", 300, "1"), one("sent", 301, "2"), one("received", 310, "2", receive_count=1)]
+    events = [e | {"queue": "q.fifo"} for e in (*before, *again)]
+    steps = [(320_000, events)] if read_at_once else [(3_000, events[:3]), (320_000, events[3:])]
+    summary = run_steps([*steps, (335_000, [])], restart=True)[-1].queues[QueueName("aws_sqs", "", "q.fifo")]
+    assert (summary.total("reconciled"), summary.numbers["in_flight"], summary.numbers["visible"]) == (1, 1, 0)
+
+
+def test_a_position_received_within_a_minute_of_the_send_may_still_overtake() -> None:
+    """The sender and the consumer date by different clocks."""
+    assert left([one("sent", 60, FIRST), *SOON_DONE])[0] == 1
+    assert left([one("sent", 91, FIRST), *SOON_DONE])[0] == 0
