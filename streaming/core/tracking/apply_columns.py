@@ -86,6 +86,10 @@ def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Setti
         state.queues.count(seg["queue"][is_sent & ~duplicate], T_SENT)
         flags |= np.where(seg.any(is_sent), F_SENT, 0).astype(np.uint32)
         delays = np.where(is_sent, seg["end"], 0)
+        # One that a collector finds after its retention is still there: like a delayed one, it has an event after its send.
+        kept_ms = state.queues.limit("retention_ms", settings)[seg["queue"]]
+        found = is_sent & (seg["sent_at"] > 0) & (at >= seg["sent_at"] + kept_ms)
+        delays = np.where(found, np.maximum(delays, at), delays)
         if delays.any():
             live.put("delay", rows, np.maximum(live.at("delay", rows), np.maximum.reduceat(delays, seg.starts)))
     arrives = code == ARRIVED

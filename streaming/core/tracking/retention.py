@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import Array, nonzero
+from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.settings import LONGEST_UNHEARD_S, Settings
 from streaming.core.state.queues import (
     NEVER,
     T_EXPIRED,
     T_RECONCILED,
+    known_retention_s,
 )
 from streaming.core.state.rows import (
     F_EXPIRED,
@@ -17,6 +19,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import end
+from streaming.core.tracking.windows import window_ends
 
 LONGEST_UNHEARD_MS = int(LONGEST_UNHEARD_S * 1000)
 
@@ -24,8 +27,8 @@ LONGEST_UNHEARD_MS = int(LONGEST_UNHEARD_S * 1000)
 def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
     """Return when the retention of some rows' messages runs out: NEVER or later where there is none.
 
-    A message that was delivered after that is still there, so its retention is longer than the one known, which is often assumed:
-    it is kept for as long again.
+    A message that was sent, delivered, extended or given back after that is still there, so its retention is longer than the one
+    known: it is kept for as long again. Where the retention is only assumed, one that is in flight is kept until its window ends.
     """
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
@@ -35,8 +38,21 @@ def expiry(state: ShardState, rows: Array, settings: Settings) -> Array:
         arrived = live.at("arrived", rows)
         base = np.where((arrived > 0) & state.queues.is_ordered(settings)[queue], arrived, base)
     kept_ms = state.queues.limit("retention_ms", settings)[queue]
-    expires, delivered = base + kept_ms, live.at("last_received", rows)
-    result: Array = np.where(delivered >= expires, delivered + kept_ms, expires)
+    # The event of a send that was longer ago than the retention is in `delay`.
+    alive = np.maximum.reduce([live.at(name, rows) for name in ("last_received", "window_at", "delay")])
+    expires = np.where(alive >= base + kept_ms, alive + kept_ms, base + kept_ms)
+    code = live.at("window_code", rows)
+    held = nonzero(((code == RECEIVED) | (code == EXTENDED)) & (expires < NEVER))
+    until = window_ends(state, settings, rows[held])
+    longer = (until > expires[held]) & (until < NEVER)
+    held, until = held[longer], until[longer]
+    if len(held):
+        assumed = np.zeros(len(state.queues), dtype=bool)
+        for number in np.unique(queue[held]).tolist():
+            assumed[number] = known_retention_s(state.queues[number], settings) is None
+        kept = assumed[queue[held]]
+        expires[held[kept]] = until[kept]
+    result: Array = expires
     return result
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
-from tests.core.driving import event, run_steps
+from tests.core.driving import T0, event, run_steps
 
 SETTINGS = Settings(now_is_event_time=True)
 DAY_MS = 86_400_000
+Wire = dict[str, Any]
 
 
 def report(merged: Merged, system: str, queue: str) -> dict[str, Any]:
@@ -70,3 +72,44 @@ def test_a_message_without_retention_stays_where_the_brokers_counts_are_reported
     merged = run_steps([*steps, (34 * DAY_MS, []), (36 * DAY_MS, [])], SETTINGS)
     visible = [one.queues[QueueName("activemq", "", "orders")].numbers["visible"] for one in merged]
     assert visible == [1] * 23 + [0]
+
+
+RECEIVED_LATE = [
+    event("sent", 0, message_id="m"),
+    event("received", 4 * DAY_MS - 100_000, message_id="m", receive_count=1, invisible_until=T0 + 4 * DAY_MS - 10_000),
+]
+
+
+def in_flight_and_expired(events: list[Wire], seconds_after: list[int], queue: Wire | None = None) -> list[tuple[int, int]]:
+    """Return how many messages are in flight and how many expired, so many seconds after four days."""
+    times = [4 * DAY_MS + after * 1_000 for after in seconds_after]
+    states = [event("queue_state", 0, attributes=queue)] if queue else []
+    steps = [(at, [e for e in states + events if before < e["at"] - T0 <= at]) for before, at in pairwise([-1, *times])]
+    merged = [one.queues[QueueName("aws_sqs", "", "orders")] for one in run_steps(steps, SETTINGS, restart=True)]
+    return [(summary.numbers["in_flight"], summary.total("expired")) for summary in merged]
+
+
+def test_a_message_in_flight_does_not_expire_by_a_retention_that_is_only_assumed() -> None:
+    """It is kept while its window is extended, and an extension after the four days shows that the retention is longer."""
+    extended = [
+        event("extended", 4 * DAY_MS + at, message_id="m", invisible_until=T0 + 4 * DAY_MS + at + 100_000)
+        for at in (-20_000, 60_000)
+    ]
+    assert in_flight_and_expired([*RECEIVED_LATE, *extended], [0, 70, 159, 200]) == [(1, 0), (1, 0), (1, 0), (0, 0)]
+    assert in_flight_and_expired([*RECEIVED_LATE, extended[0]], [0, 79, 80]) == [(1, 0), (1, 0), (0, 1)]
+    assert in_flight_and_expired(RECEIVED_LATE, [-20, 0]) == [(1, 0), (0, 1)]
+
+
+def test_a_message_in_flight_expires_by_a_retention_that_is_known() -> None:
+    """SQS deletes it whoever holds it."""
+    extended = event("extended", 4 * DAY_MS - 20_000, message_id="m", invisible_until=T0 + 4 * DAY_MS + 80_000)
+    assert in_flight_and_expired([*RECEIVED_LATE, extended], [-10, 0], {"retention_s": 4 * 86_400}) == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("type_", ["sent", "received", "extended", "released"])
+def test_an_event_after_the_retention_shows_that_the_message_is_there(type_: str) -> None:
+    """It is kept for as long again from there: a collector may find it, and name the time when it was sent, as `sent` does."""
+    found = event(type_, 5 * DAY_MS, message_id="m", sent_at=T0)
+    steps = [(5 * DAY_MS, [found]), (9 * DAY_MS - 1, []), (9 * DAY_MS, [])]
+    merged = [one.queues[QueueName("aws_sqs", "", "orders")] for one in run_steps(steps, SETTINGS, restart=True)]
+    assert [summary.total("expired") for summary in merged] == [0, 0, 1]
