@@ -31,6 +31,7 @@ from streaming.core.tracking.delivery_order import end_again, forget_outrun, not
 from streaming.core.tracking.durations import count_durations
 from streaming.core.tracking.overtaken import note_reached
 from streaming.core.tracking.results import ACCEPTED, DUPLICATE
+from streaming.core.tracking.retention import withdraw_disproved
 from streaming.core.tracking.segments import Segments, count_rows
 
 
@@ -45,6 +46,7 @@ def apply_segments(state: ShardState, events: Events, seg: Segments, results: Ar
     outrun = forget_outrun(state, seg)
     apply_windows(state, seg)
     end_again(state, outrun)
+    withdraw_disproved(state, seg.rows, settings)
     _touch_queues(state, seg)
     state.queues.count(seg["queue"][accepted_receive], T_RECEIVED)
     _names(state, seg)

@@ -48,6 +48,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.delivery_order import outdated_losses, remember_outdated_ends
 from streaming.core.tracking.ends import was_moved_by_receive
+from streaming.core.tracking.retention import has_run_out, withdraw
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
 
@@ -86,6 +87,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
         is_lost = (live.at("flags", of) & np.uint32(F_EXPIRED | F_DROPPED)) != 0
         _remember_reasons(state, events, seg, where[is_latest & ~is_lost & ~duplicate[where]])
     final = is_end & ~stale
+    _withdraw_expiries(state, seg, final & (code != EXPIRED))
     flags = live.at("flags", rows)
     taken_for_gone = (flags & np.uint32(F_ENDED)) == F_RECONCILED
     for kind, flag, total in COUNTED_ENDS:
@@ -123,6 +125,15 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _withdraw_expiries(state: ShardState, seg: Segments, ends: Array) -> None:
+    """Withdraw the expiries, by time alone, of messages that had ended otherwise: before it, and reported only now."""
+    rows = seg.rows
+    expired = has_run_out(state, rows)
+    if expired.any():
+        before = seg.any(ends & (seg["at"] <= state.rows.at("ended", rows)[seg.of_event]))
+        withdraw(state, rows[expired & before])
 
 
 def _is_target_unnamed(state: ShardState, seg: Segments, moves: Array, flags: Array, settings: Settings) -> Array:

@@ -1,4 +1,7 @@
-"""Compute when the retention of messages runs out, end the expired ones, and forget those without retention."""
+"""Compute when the retention of messages runs out, end the expired ones, and forget those without retention.
+
+What is read later may show that a message had not expired: an event that keeps it for longer, or its end before that.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from streaming.core.settings import LONGEST_UNHEARD_S, Settings
 from streaming.core.state.queues import (
     NEVER,
     T_EXPIRED,
+    T_FOUND_LATER,
     T_RECONCILED,
     known_retention_s,
 )
 from streaming.core.state.rows import (
+    F_ENDED,
     F_EXPIRED,
     F_RECONCILED,
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.ends import end
+from streaming.core.tracking.segments import count_rows
 from streaming.core.tracking.windows import window_ends
 
 LONGEST_UNHEARD_MS = int(LONGEST_UNHEARD_S * 1000)
@@ -72,6 +78,29 @@ def run_out(state: ShardState, now: int, settings: Settings) -> None:
     over = expires <= now
     end(state, hit[over], expires[over], F_EXPIRED, T_EXPIRED)
     _forget_unheard(state, hit[expires >= NEVER], now)
+
+
+def has_run_out(state: ShardState, rows: Array) -> Array:
+    """Return which messages ended only because their retention ran out, which nobody reported."""
+    result: Array = (state.rows.at("flags", rows) & np.uint32(F_ENDED)) == F_EXPIRED
+    expired = nonzero(result)
+    result[expired] = [key not in state.loss_reasons for key in state.rows.key[rows[expired]].tolist()]
+    return result
+
+
+def withdraw_disproved(state: ShardState, rows: Array, settings: Settings) -> None:
+    """Track those of these rows' messages again of which an event shows that their retention had not run out."""
+    expired = rows[has_run_out(state, rows)]
+    withdraw(state, expired[expiry(state, expired, settings) > state.rows.at("ended", expired)])
+
+
+def withdraw(state: ShardState, rows: Array) -> None:
+    """Track these messages again, which had not expired. They stay counted as expired: a counter never goes down."""
+    live = state.rows
+    live.put("ended", rows, 0)
+    live.put("ended_noticed", rows, 0)
+    live.put("flags", rows, live.at("flags", rows) & ~np.uint32(F_EXPIRED))
+    count_rows(state, rows, T_FOUND_LATER)
 
 
 def _forget_unheard(state: ShardState, kept: Array, now: int) -> None:

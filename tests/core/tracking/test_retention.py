@@ -113,3 +113,47 @@ def test_an_event_after_the_retention_shows_that_the_message_is_there(type_: str
     steps = [(5 * DAY_MS, [found]), (9 * DAY_MS - 1, []), (9 * DAY_MS, [])]
     merged = [one.queues[QueueName("aws_sqs", "", "orders")] for one in run_steps(steps, SETTINGS, restart=True)]
     assert [summary.total("expired") for summary in merged] == [0, 0, 1]
+
+
+SHORT = event("queue_state", 0, attributes={"retention_s": 60})
+DELIVERED = [event("sent", 0, message_id="m"), event("received", 50_000, message_id="m", receive_count=1)]
+EARLIER_ENDS = [event("deleted", 58_000, message_id="m"), event("dead_lettered", 58_000, message_id="m", to_queue="d")]
+
+
+@pytest.mark.parametrize("end", EARLIER_ENDS, ids=lambda one: str(one["type"]))
+def test_an_end_before_the_retention_ran_out_that_is_read_after_it_is_the_end(end: Wire) -> None:
+    """The message seemed to have expired: its times and how often it failed are those of its end. It stays counted as expired."""
+    late, in_time = (
+        run_steps([*steps, (70_000, [])], SETTINGS, restart=True)[-1].queues[QueueName("aws_sqs", "", "orders")]
+        for steps in ([(50_000, [SHORT, *DELIVERED]), (61_000, []), (66_000, [end])], [(61_000, [SHORT, *DELIVERED, end])])
+    )
+    counted = ("deleted", "dead_lettered", "failed", "processing_ms", "sojourn_ms")
+    assert [late.total(name) for name in counted] == [in_time.total(name) for name in counted]
+    assert (late.total("expired"), late.total("found_later"), late.losses) == (1, 1, [])
+
+
+def test_an_end_after_the_retention_ran_out_does_not_disprove_the_expiry() -> None:
+    """SQS answers to the deletion of a message that is gone as to any other."""
+    steps = [(50_000, [SHORT, *DELIVERED]), (61_000, []), (66_000, [event("deleted", 62_000, message_id="m")])]
+    summary = run_steps(steps, SETTINGS, restart=True)[-1].queues[QueueName("aws_sqs", "", "orders")]
+    assert [summary.total(name) for name in ("expired", "found_later", "deleted")] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("type_", ["extended", "released"])
+def test_an_extension_that_is_read_after_the_expiry_disproves_it(type_: str) -> None:
+    """As one that is read before it does: the message is tracked again, and no loss is reported."""
+    later = event(type_, 60_500, message_id="m")
+    *_, before, after, last = run_steps(
+        [(50_000, [SHORT, *DELIVERED]), (61_000, []), (66_000, [later]), (120_500, [])], SETTINGS, restart=True
+    )
+    found = [one.queues[QueueName("aws_sqs", "", "orders")] for one in (before, after, last)]
+    assert [len(summary.losses) for summary in found] == [1, 0, 1]
+    assert [summary.total("expired") - summary.total("found_later") for summary in found] == [1, 0, 1]
+
+
+def test_a_reported_expiry_stays() -> None:
+    """Another report, of an end before it, makes it no loss, and is counted beside it."""
+    expired = event("expired", 55_000, message_id="m", reason="ttl")
+    steps = [(56_000, [SHORT, *DELIVERED, expired]), (66_000, [event("deleted", 54_000, message_id="m")])]
+    summary = run_steps(steps, SETTINGS, restart=True)[-1].queues[QueueName("aws_sqs", "", "orders")]
+    assert [summary.total(name) for name in ("expired", "found_later", "deleted")] == [1, 0, 1]
