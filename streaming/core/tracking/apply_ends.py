@@ -39,6 +39,7 @@ from streaming.core.state.rows import (
     F_MOVE_INFERRED,
     F_MOVE_REPORTED,
     F_OUTLIVED,
+    F_PURGED,
     F_RECONCILED,
     F_REDRIVEN,
     F_TARGET_UNNAMED,
@@ -90,6 +91,8 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     _withdraw_expiries(state, seg, final & (code != EXPIRED))
     flags = live.at("flags", rows)
     taken_for_gone = (flags & np.uint32(F_ENDED)) == F_RECONCILED
+    run_out = has_run_out(state, rows)
+    assumed = taken_for_gone | run_out | _is_inferred(flags)
     for kind, flag, total in COUNTED_ENDS:
         mask = final & (code == kind)
         if not mask.any():
@@ -105,6 +108,9 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
             unnamed = _is_target_unnamed(state, seg, mask, flags, settings)
             flags = np.where(reported, (flags | F_MOVE_REPORTED) & ~np.uint32(F_MOVE_INFERRED), flags).astype(np.uint32)
             flags = np.where(unnamed, flags | F_TARGET_UNNAMED, flags).astype(np.uint32)
+        if kind == EXPIRED:
+            # Nor is an expiry by time that is reported later.
+            new |= run_out[seg.of_event]
         duplicate |= mask & ~(seg.firsts(mask) & new)
         if kind == DELETED:
             _outlived(state, seg, mask, counted, settings)
@@ -113,18 +119,25 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
             np.maximum.at(state.consumers.time, holder[holder >= 0], at[counted][holder >= 0])
             np.add.at(state.consumers.finished, holder[holder >= 0], 1)
         if kind in (EXPIRED, DROPPED):
-            _remember_reasons(state, events, seg, counted)
+            _remember_reasons(state, events, seg, nonzero(seg.firsts(mask) & new))
         flags |= np.where(seg.any(final & (code == kind)), flag, 0).astype(np.uint32)
     live.put("flags", rows, flags)
     end_at = np.maximum.reduceat(np.where(final, at, 0), seg.starts)
-    # A message that was only presumed gone ended at the time this late report gives.
-    found = taken_for_gone & (end_at > 0)
-    live.put("ended", rows, np.maximum(np.where(found, 0, live.at("ended", rows)), end_at))
-    count_rows(state, rows[found], T_FOUND_LATER)
+    # A message whose end was only presumed ended at the time this late report gives.
+    ended = np.where(assumed & (end_at > 0), 0, live.at("ended", rows))
+    live.put("ended", rows, np.maximum(ended, end_at))
+    count_rows(state, rows[taken_for_gone & (end_at > 0)], T_FOUND_LATER)
     settled_at = np.maximum.reduceat(np.where(is_end, at, 0), seg.starts)
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _is_inferred(flags: Array) -> Array:
+    """Return which messages ended by a purge of their queue or an inferred move, from the flags of their rows."""
+    ends = flags & np.uint32(F_ENDED | F_MOVE_INFERRED)
+    result: Array = (ends == F_PURGED) | (ends == F_DEAD_LETTERED | F_MOVE_INFERRED)
+    return result
 
 
 def _withdraw_expiries(state: ShardState, seg: Segments, ends: Array) -> None:

@@ -141,6 +141,21 @@ def test_moves_of_many_queues_are_inferred_in_one_step() -> None:
     assert {arrival.queue.queue for arrival in merged.arrivals} == {f"{queue}-dead" for queue in queues}
 
 
+def test_a_deletion_before_an_inferred_move_is_the_end() -> None:
+    """It was within the last window, and is read after the move was inferred for the end of that."""
+    about = {"visibility_timeout_s": 30, "max_receive_count": 1, "dead_letter_queue": "dead"}
+    events = [
+        event("queue_state", 0, attributes={**about, "visible": 1, "in_flight": 0}),
+        event("sent", 0, message_id="m"),
+        event("received", 1_000, message_id="m", receive_count=1),
+        event("queue_state", 20_000, attributes={"visible": 0, "in_flight": 1}),
+        event("queue_state", 200_000, attributes={"visible": 0, "in_flight": 0}),
+    ]
+    *_, merged = run_steps([(200_000, events), (201_000, [event("deleted", 21_000, message_id="m")])], restart=True)
+    summary = merged.queues[QueueName("aws_sqs", "", "orders")]
+    assert [summary.total(name) for name in ("dead_lettered", "processing_ms", "sojourn_ms")] == [1, 20_000, 21_000]
+
+
 POLICY = {"kind": "standard", "visibility_timeout_s": 30, "max_receive_count": 2, "dead_letter_queue": "dead"}
 
 

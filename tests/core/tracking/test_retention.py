@@ -157,3 +157,18 @@ def test_a_reported_expiry_stays() -> None:
     steps = [(56_000, [SHORT, *DELIVERED, expired]), (66_000, [event("deleted", 54_000, message_id="m")])]
     summary = run_steps(steps, SETTINGS, restart=True)[-1].queues[QueueName("aws_sqs", "", "orders")]
     assert [summary.total(name) for name in ("expired", "found_later", "deleted")] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("at_ms", [55_000, 62_000])
+def test_an_expiry_that_is_reported_after_it_seemed_to_be_is_the_same_one(at_ms: int) -> None:
+    """It is no duplicate, and counts no second time; when it was, and why, is as reported."""
+    expired = event("expired", at_ms, message_id="m", reason="ttl")
+    *_, merged = run_steps(
+        [(50_000, [SHORT, *DELIVERED]), (61_000, []), (66_000, [expired]), (67_000, [expired]), (70_000, [DELIVERED[1]])],
+        SETTINGS,
+        restart=True,
+    )
+    summary = merged.queues[QueueName("aws_sqs", "", "orders")]
+    assert [(loss.at - T0, loss.reason) for loss in summary.losses] == [(at_ms, "ttl")]
+    assert [summary.total(name) for name in ("expired", "found_later")] == [1, 0]
+    assert (merged.events_total["accepted"], merged.events_total["duplicate"]) == (4, 2)
