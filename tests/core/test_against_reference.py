@@ -179,7 +179,8 @@ def _end(draw: st.DrawFn, how: str, at: int, queue: str, dead: str, about: dict[
     if "receive" in known_by:
         at += 1_000
         moved = {"sent_at": T0 + at - 500} if fifo and draw(st.booleans()) else {}
-        events.append(event("received", at, dead, receive_count=9, from_queue=queue, **about, **moved))
+        named = {} if "move" in known_by and not fifo and draw(st.booleans()) else {"from_queue": queue}
+        events.append(event("received", at, dead, receive_count=9, **named, **about, **moved))
     if not known_by or draw(st.booleans()):
         # Of SQS, which reports no moves, the redrive may be all that is known.
         at += 1_000

@@ -25,7 +25,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.tracking import attempts
-from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_windows
+from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_windows, count_unseen_receives, unseen_receives
 from streaming.core.tracking.apply_ends import apply_ends
 from streaming.core.tracking.delivery_order import end_again, forget_outrun, note_restarts
 from streaming.core.tracking.durations import count_durations
@@ -142,7 +142,9 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array, ord
     is_reported = reported_at[here] < NEVER
     best_reported = np.minimum(np.where(was_reported, before, NEVER), reported_at[here])
     best_seen = np.minimum(np.where(was, before, NEVER), seen_at[here])
+    unseen_before = unseen_receives(live, rows[here])
     live.put("arrived", rows[here], np.where(best_reported < NEVER, best_reported, best_seen))
+    count_unseen_receives(state, rows[here], unseen_before)
     count_rows(state, rows[here][~was], T_ARRIVED)
     not_reported = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
     flags = flags.copy()

@@ -77,6 +77,16 @@ def test_receives_of_a_dead_letter_in_its_source_are_not_missing_in_its_own_queu
     assert totals == {"received": 1, "arrived": 1, "unseen_receives": 0, "touched_unsent": 1}
 
 
+@pytest.mark.parametrize("order", list(permutations(range(2))))
+def test_a_move_that_is_read_after_a_receive_of_its_dead_letter_shows_that_none_are_missing(order: tuple[int, ...]) -> None:
+    """Until then the receives before it may have been in that queue."""
+    reports = [
+        event("dead_lettered", 80_000, "orders", message_id="m", to_queue="dead"),
+        event("received", 90_000, "dead", message_id="m", receive_count=3),
+    ]
+    assert after([reports[n] for n in order]).queues[DEAD].total("unseen_receives") == 0
+
+
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_receives_are_missing_again_in_a_queue_that_proves_to_be_no_dead_letter_queue(order: tuple[int, ...]) -> None:
     """Whenever that is known: `x` seems to be a dead letter; `y`, received once, shows that messages are redriven there."""
