@@ -47,6 +47,7 @@ from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses, was_moved_by_receive
 from streaming.core.tracking.placeholder_rows import replace_placeholders
 from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
+from streaming.core.tracking.retention import has_run_out
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
 
@@ -282,7 +283,8 @@ def _reopen(state: ShardState, rows: Array, *, anew: Array) -> None:
     """
     live = state.rows
     flags = live.at("flags", rows)
-    count_rows(state, rows[(flags & np.uint32(F_ENDED)) == F_RECONCILED], T_FOUND_LATER)
+    was_presumed = ((flags & np.uint32(F_ENDED)) == F_RECONCILED) | has_run_out(state, rows)
+    count_rows(state, rows[was_presumed], T_FOUND_LATER)
     # Remember the former end by its time before its flag is cleared: its event may be repeated.
     ended = live.at("ended", rows)
     for code, flag, _ in COUNTED_ENDS:

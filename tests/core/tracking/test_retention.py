@@ -139,8 +139,8 @@ def test_an_end_after_the_retention_ran_out_does_not_disprove_the_expiry() -> No
     assert [summary.total(name) for name in ("expired", "found_later", "deleted")] == [1, 0, 1]
 
 
-@pytest.mark.parametrize("type_", ["extended", "released"])
-def test_an_extension_that_is_read_after_the_expiry_disproves_it(type_: str) -> None:
+@pytest.mark.parametrize("type_", ["received", "extended", "released"])
+def test_a_sign_of_life_that_is_read_after_the_expiry_disproves_it(type_: str) -> None:
     """As one that is read before it does: the message is tracked again, and no loss is reported."""
     later = event(type_, 60_500, message_id="m")
     *_, before, after, last = run_steps(
