@@ -1,13 +1,14 @@
 """The judge's memory between evaluations: firing signals, what is remembered of each queue, and the history.
 
-Stored as JSON, the table of queues and the packed history. Names are stored with the columns, so that a newer version can read
-what an older one wrote.
+Stored as JSON, the table of queues, the packed history, and a checksum. Names are stored with the columns, so that a newer
+version can read what an older one wrote.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
@@ -24,11 +25,15 @@ from streaming.judge.history import History
 from streaming.judge.memory_table import MemoryTable
 from streaming.judge.signals import Evidence, Finding, Severity, SignalKey, SignalName
 
-VERSION: Final = 4
-_READABLE: Final = (*EARLIER_VERSIONS, VERSION)
-_MAGIC: Final = b"QWJ5"
+VERSION: Final = 5
+_READABLE: Final = (*EARLIER_VERSIONS, 4, VERSION)
+_MAGIC: Final = b"QWJ6"
+_MAGIC_UNCHECKED: Final = b"QWJ5"
+"""Version 4: the same without the checksum."""
 _SIZES: Final = struct.Struct("<III")
 """After the magic: the compressed and the original size of the JSON, and the size of the table."""
+_CHECKSUM: Final = struct.Struct("<I")
+"""At the end: the CRC-32 of everything before it."""
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
@@ -61,7 +66,7 @@ class JudgeMemory:
         return cls()
 
     def to_bytes(self) -> bytes:
-        """Serialize to compressed JSON, the table of queues and the history."""
+        """Serialize to compressed JSON, the table of queues, the history and the checksum."""
         body = {
             "version": VERSION,
             "at": self.at,
@@ -73,7 +78,11 @@ class JudgeMemory:
         }
         text = f'{_json(body)[:-1]},"firing":[{",".join(self._written_firing())}]}}'.encode()
         packed, table = _CODEC.compress(text, asbytes=True), self.queues.to_bytes()
-        return b"".join((_MAGIC, _SIZES.pack(len(packed), len(text), len(table)), packed, table, self.history.to_bytes()))
+        parts = (_MAGIC, _SIZES.pack(len(packed), len(text), len(table)), packed, table, self.history.to_bytes())
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join((*parts, _CHECKSUM.pack(checksum)))
 
     def _written_firing(self) -> Iterator[str]:
         """Yield the JSON of every firing signal."""
@@ -107,12 +116,22 @@ class JudgeMemory:
 
 def _read(blob: bytes) -> tuple[dict[str, Any], MemoryTable, History]:
     """Return the JSON, the table of queues and the history. Raises one of `DAMAGE`."""
-    if blob[:4] != _MAGIC:
+    if blob[:4] not in (_MAGIC, _MAGIC_UNCHECKED):
         return read_earlier(blob)
+    checked = blob[:4] == _MAGIC
+    if checked:
+        blob, (checksum,) = blob[: -_CHECKSUM.size], _CHECKSUM.unpack_from(blob, len(blob) - _CHECKSUM.size)
+        if zlib.crc32(blob) != checksum:
+            raise ValueError("its checksum is wrong")
     length, size, table = _SIZES.unpack_from(blob, 4)
     text, end = 4 + _SIZES.size, 4 + _SIZES.size + length
     body = json.loads(_CODEC.decompress(blob[text:end], size, asbytes=True))
-    return body, MemoryTable.from_bytes(blob[end : end + table]), History.from_bytes(blob[end + table :])
+    queues = MemoryTable.from_bytes(blob[end : end + table])
+    if not checked:
+        # The JSON of a queue is parsed when it is looked up, and by then it is too late to roll back.
+        for _ in queues.values():
+            pass
+    return body, queues, History.from_bytes(blob[end + table :])
 
 
 _OF_FINDING = attrgetter(*(name for name in Finding.__slots__[1:] if name != "blamed"))

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from streaming.core.settings import QueueName
 from streaming.judge.firing import FiringSignals
 from streaming.judge.judge import judge
 from streaming.judge.memory import JudgeMemory
 from streaming.judge.metrics import samples
+from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding, SignalChange, SignalKey
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import SETTINGS, Judged, Step, in_steps, judged
@@ -154,6 +156,26 @@ def test_damaged_memory_is_refused(blob: bytes) -> None:
         JudgeMemory.from_bytes(blob)
 
 
+def test_memory_with_any_changed_byte_is_refused(straight: Judged) -> None:
+    """Also where it would only be found when the rules look at a queue: by then it is too late to roll the checkpoint back."""
+    stored = straight.memory.to_bytes()
+    assert JudgeMemory.from_bytes(stored).to_bytes() == stored
+    for place in range(0, len(stored), 5):
+        damaged = bytearray(stored)
+        damaged[place] ^= 0x10
+        with pytest.raises(ValueError, match="damaged"):
+            JudgeMemory.from_bytes(bytes(damaged))
+
+
+def test_what_is_damaged_in_memory_without_a_checksum_is_found_when_it_is_read() -> None:
+    """Version 4 had none: what is remembered of a queue is parsed at once."""
+    memory = JudgeMemory()
+    memory.queues.put(QueueName("aws_sqs", "", "q"), QueueMemory(since={"backlog": 1}))
+    memory.queues._lists[0] = '{"since":{"backlog":1]}'
+    with pytest.raises(ValueError, match="the judge's memory is damaged"):
+        JudgeMemory.from_bytes(b"QWJ5" + memory.to_bytes()[4:-4])
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -177,7 +199,7 @@ def test_memory_of_a_newer_version_is_refused_by_its_number() -> None:
         JudgeMemory.from_bytes(zlib.compress(b'{"version":99,"queues":[]}'))
 
 
-@pytest.mark.parametrize("stored_by", [3])
+@pytest.mark.parametrize("stored_by", [3, 4])
 def test_memory_of_an_earlier_version_is_continued(straight: Judged, stored_by: int) -> None:
     """The memory after a quarter of an hour, as an earlier release stored it: the rest is the same as without a restart."""
     stored = (Path(__file__).parent / "memories" / f"version-{stored_by}.memory").read_bytes()

@@ -20,6 +20,7 @@ from streaming.checkpoint.memory_store import SEED
 from streaming.checkpoint.offset_log import batch_ids
 from streaming.checkpoint.recovery import recover
 from streaming.checkpoint.spark_files import SparkFiles
+from streaming.checkpoint.stored import verify
 from streaming.checkpoint.versions import FOLDER, LedgerDamaged, ShardVersion, Version, VersionLedger
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder
@@ -88,6 +89,18 @@ def test_a_damaged_version_falls_back_to_the_previous_one(live: Live, damage: Ca
     assert (said["damaged_batch"], said["to_batch"]) == (last, last - 1)
     assert recover(live.checkpoint) is None
     assert_nothing_is_lost(live)
+
+
+def test_a_changed_bit_in_the_judge_s_memory_is_found_before_the_query_starts(tmp_path: Path) -> None:
+    """In what it remembers of a queue, which is parsed only when the queue is judged. The stored memory has no checksum."""
+    checkpoint = unpacked("state-14", tmp_path)
+    path = checkpoint / "judge" / "000000000002.memory"
+    content = bytearray(path.read_bytes())
+    content[1528] ^= 0x10
+    path.write_bytes(content)
+    assert [problem for problem in verify(checkpoint) if "the judge's memory of batch 2" in problem]
+    assert recover(checkpoint) == 1
+    assert list(verify(checkpoint)) == []
 
 
 def test_the_commits_are_rolled_back_once_all_else_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
