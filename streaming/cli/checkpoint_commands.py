@@ -19,11 +19,11 @@ from streaming.checkpoint.stored import Stored, manifest_of, open_stored, verify
 from streaming.cli.errors import CommandError
 from streaming.config import load_config
 from streaming.config.model import to_settings
+from streaming.core.maintenance.placement import restore_all
 from streaming.core.settings import Settings
 from streaming.core.state.queues import TOTALS
 from streaming.core.state.rows import F_ENDED
 from streaming.core.state.state import ShardState
-from streaming.core.state.tombstones import restore_queues
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
 from streaming.judge.memory import JudgeMemory
@@ -134,7 +134,7 @@ def _damaged(stored: Stored, error: Exception) -> CommandError:
 
 
 def _messages(state: ShardState) -> Iterator[str]:
-    restore_queues(state, np.ones(len(state.queues), dtype=bool), Settings())
+    restore_all(state)
     rows = state.rows
     everything = np.arange(len(rows))
     columns = {

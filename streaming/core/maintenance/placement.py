@@ -6,6 +6,7 @@ Whether a queue is ordered decides where the events of its messages go. When tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from streaming.core.state.rows import F_PLACEHOLDER, Rows
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import restore_queues
 
+_FOR_EVER: Final = Settings(lateness_ms=1 << 50)
 
-def restore_all(state: ShardState, settings: Settings) -> None:
-    """Restore as rows everything that is compacted."""
-    restore_queues(state, np.ones(len(state.queues), dtype=bool), settings)
+
+def restore_all(state: ShardState) -> None:
+    """Restore as rows everything that is compacted, however old: the lateness of the job may not be known."""
+    restore_queues(state, np.ones(len(state.queues), dtype=bool), _FOR_EVER)
 
 
 def shards_of(rows: Rows, ordered: Array, hashes: Array, shards: int) -> Array:
@@ -39,7 +42,7 @@ def out_of_place(states: Mapping[int, ShardState], shards: int, settings: Settin
     """
     found: set[QueueName] = set()
     for shard, state in states.items():
-        restore_all(state, settings)
+        restore_all(state)
         target = shards_of(state.rows, state.queues.is_ordered(settings), state.queues.hashes, shards)
         if len(target):
             found.update(state.queues.names[i] for i in np.unique(_deciding_queue(state.rows)[target != shard]).tolist())

@@ -87,7 +87,7 @@ NAME_TIMES: Final = (("time",), ("failed_at",), GROUP_COLUMNS)
 def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> list[ShardState]:
     """Return the same state in `shards` shards, in shard order. `states` are consumed; all must be of the same batch."""
     for state in states:
-        restore_all(state, settings)
+        restore_all(state)
     keep_latest_rows(states)
     records = _records(states)
     number = {name: place for place, name in enumerate(records)}

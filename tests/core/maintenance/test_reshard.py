@@ -18,6 +18,7 @@ from streaming.core.maintenance.placement import keep_latest_rows, out_of_place
 from streaming.core.maintenance.reshard import AT_HOME, NAME_COUNTERS, NAME_TIMES, SHARED, reshard
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import QueueName, QueueRule, Settings
+from streaming.core.state import tombstones
 from streaming.core.state.interner import Interner
 from streaming.core.state.queues import ConsumerState, QueueRecord
 from streaming.core.state.state import ShardState
@@ -82,6 +83,20 @@ def test_later_events_find_what_they_are_about() -> None:
     expected, found = go_on(kept, 4_000, second), go_on(changed, 4_000, second)
     assert differences(expected, found) == []
     assert found.events_total["duplicate"] == 5 + 20 + 5
+
+
+def test_compacted_messages_are_kept_where_the_lateness_of_the_job_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `judge.lateness_s: 3600`, a late receive of half an hour ago does not bring a deleted message back."""
+    monkeypatch.setattr(tombstones, "FEWEST_TOMBSTONES", 10)
+    job, states = Settings(lateness_ms=3_600_000), [ShardState.empty()]
+    deleted = [event(of, n, message_id=f"m{n}") for n in range(40) for of in ("received", "deleted")]
+    go_on(states, 1_000, deleted, job)
+    go_on(states, 1_800_000, [event("sent", 1_800_000, message_id="live")], job)
+    assert [segment.rows for segment in states[0].segments] == [40]
+    made = reshard(states, 2, Settings())
+    assert sum(state.messages for state in made) == 41
+    found = go_on(made, 1_801_000, [event("received", 500, message_id=f"m{n}") for n in range(40)], job)
+    assert [summary.numbers["in_flight"] for summary in found.queues.values()] == [0]
 
 
 def test_every_field_of_a_queue_has_a_rule() -> None:

@@ -241,6 +241,16 @@ def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp
     assert isinstance(again.exception, CheckpointMismatch)
 
 
+def test_export_lists_deleted_messages_however_late_their_events_may_be(tmp_path: Path) -> None:
+    """They are known for `judge.lateness_s`, which an export does not know."""
+    states = open_stored(unpacked(NAMES[-1], tmp_path)).states().values()
+    state = max(states, key=lambda state: sum(segment.rows for segment in state.segments))
+    state.high_water += 3_000_000
+    compacted = sum(segment.rows for segment in state.segments)
+    assert compacted > 1_000
+    assert sum('"settled":true' in line for line in checkpoint_commands._messages(state)) >= compacted
+
+
 ORDERED = "source: {spool: {folder: in}}\nqueues: [{pattern: orders, ordered: true}]\n"
 
 
