@@ -106,14 +106,20 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.place_of = place_of
         self._room = max(_MOST_VALUES, len(text))
+        self._written: dict[int, list[tuple[Any, Any]]] = {}
 
     def count(self, node: yaml.MappingNode | yaml.SequenceNode) -> None:
         self._room -= len(node.value)
         if self._room < 0:
             raise ConfigError("", "it has far too many values", "Its anchors repeat one another", self.place_of(node))
 
+    def written(self, node: yaml.MappingNode) -> list[tuple[Any, Any]]:
+        """Return the entries of a mapping without those that `<<` merges: an alias may read it again."""
+        return self._written.get(id(node)) or list(node.value)
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
+        self._written.setdefault(id(node), list(node.value))
+        super().flatten_mapping(node)  # changes the node
         self.count(node)
 
 
@@ -142,7 +148,7 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, Any]:
         # Check before `<<` merges keys that may be overridden: only a key that is written twice is an error.
         written: set[str] = set()
-        for name_node, _ in node.value:
+        for name_node, _ in self._loader.written(node):
             if not isinstance(name_node, yaml.ScalarNode):
                 problem = f"is a {name_node.id} where a key is expected"
                 fix = "Double braces come from a template that was not filled in"

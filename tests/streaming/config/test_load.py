@@ -301,6 +301,22 @@ def test_a_file_that_is_not_a_configuration_is_refused(write: ConfigFile, text: 
         assert str(mistake.where).endswith(f":{line}")
 
 
+def test_an_alias_of_a_mapping_that_merges_another_is_read_again(write: ConfigFile) -> None:
+    """The keys that it overrides are not set twice, wherever the anchor was first read; a key that is written twice is."""
+    base = "- {pattern: a, thresholds: &base {poison_receives: 5, stalled_s: 600}}"
+    other = "- {pattern: b, thresholds: &other {<<: *base, stalled_s: 900}}"
+    inner = "- {pattern: b, thresholds: {<<: &other {<<: *base, stalled_s: 900}}}"
+    for second in (other, inner):
+        config = load_config(write(f"queues:\n{base}\n{second}\n- {{pattern: c, thresholds: *other}}\n"), {})
+        found = [dict(rule.thresholds) for rule in to_settings(config).rules]
+        assert found == [{"poison_receives": 5, "stalled_s": 600}, *[{"poison_receives": 5, "stalled_s": 900}] * 2]
+    twice = (
+        "queues:\n- {pattern: b, thresholds: {<<: &other {stalled_s: 900, stalled_s: 9}}}\n- {pattern: c, thresholds: *other}\n"
+    )
+    (mistake,) = mistakes(write(twice))
+    assert mistake.problem == "is set twice"
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """An unreadable file is named too."""
     assert "gone.yaml does not exist" in str(mistakes(tmp_path / "gone.yaml")[0])
