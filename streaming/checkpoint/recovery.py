@@ -112,14 +112,15 @@ def _drop_unreadable_plans(checkpoint: Path) -> None:
 
 
 def _renew_unreadable_id(checkpoint: Path) -> None:
-    """Give the query another id if its own cannot be read.
+    """Give the query another id if its own cannot be read, or is gone.
 
     Spark does not flush it: a power cut before the first batch leaves an empty file, and Spark would not start with it. Nothing
     depends on the id, but Spark demands one where there are batches.
     """
     folder = LocalFolder(checkpoint)
     content = folder.read(METADATA)
-    if content is not None and not _has_id(content):
+    wanted = content is not None or bool(batch_ids(LocalFolder(checkpoint / OFFSETS)))
+    if wanted and not _has_id(content or b""):
         rewrite_spark_file(folder, METADATA, json.dumps({"id": str(uuid4())}).encode())
         _log.warning("unreadable_query_id_replaced", path=str(checkpoint / METADATA), effect="none: it only names the query")
 

@@ -214,6 +214,16 @@ def test_an_unreadable_id_of_the_query_is_replaced(tmp_path: Path, content: byte
     assert metadata.read_text() == renewed
 
 
+def test_a_missing_id_of_the_query_is_replaced_where_there_are_batches(tmp_path: Path) -> None:
+    """Spark refuses to start without it. A new checkpoint gets its id from Spark."""
+    assert recover(tmp_path) is None
+    assert not (tmp_path / "metadata").exists()
+    checkpoint = unpacked(NAMES[-1], tmp_path / "stored")
+    (checkpoint / "metadata").unlink()
+    assert recover(checkpoint) is None
+    assert UUID(json.loads((checkpoint / "metadata").read_text())["id"])
+
+
 def test_a_query_goes_on_with_another_id(live: Live) -> None:
     """Spark demands one where there are batches, and reads it before anything else."""
     run_some_batches(live)
