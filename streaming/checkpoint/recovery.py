@@ -21,6 +21,7 @@ from streaming.checkpoint.offset_log import COMMITS, batch_ids
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.checkpoint.seed import read_seed, seed_damaged
 from streaming.checkpoint.spark_files import rewrite_spark_file
+from streaming.checkpoint.spark_state import changelog_is_whole, snapshot_is_whole
 from streaming.checkpoint.state_files import FOLDER as STATES
 from streaming.checkpoint.state_files import StateDamaged, forget_verified_files
 from streaming.checkpoint.tick_log import FOLDER as TICKS
@@ -175,7 +176,7 @@ def _problems(checkpoint: Path, ledger: VersionLedger, batch_id: int) -> Iterato
     yield from SpoolLedger(LocalFolder(checkpoint / SPOOLED), kept=0).problems(version.spool)
     for partition in sorted(checkpoint.glob("state/0/[0-9]*")):
         if not _has_store(partition, batch_id + 1):
-            yield f"Spark's own state of partition {partition.name} after batch {batch_id} is not there"
+            yield f"Spark's own state of partition {partition.name} after batch {batch_id} is missing or damaged"
 
 
 def _is_whole(log: Path) -> bool:
@@ -190,16 +191,12 @@ def _is_whole(log: Path) -> bool:
 def _has_store(partition: Path, version: int) -> bool:
     """Whether Spark can load a version of its own state: a snapshot, and every change since."""
     while version > 0:
-        if _filled(partition / f"{version}.zip"):
+        if snapshot_is_whole(partition / f"{version}.zip"):
             return True
-        if not _filled(partition / f"{version}.changelog"):
+        if not changelog_is_whole(partition / f"{version}.changelog"):
             return False
         version -= 1
     return True
-
-
-def _filled(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
 
 
 def _go_back(checkpoint: Path, batch_id: int, from_batch: int) -> None:

@@ -12,6 +12,7 @@ _JAVA_BEGINS: Final = re.compile(r"^(?:[\w.]+\.)?Py4JJavaError: .*$", re.MULTILI
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _WORKER_EXITED: Final = "Python worker exited unexpectedly"
 _WORKER_GONE: Final = re.compile(r"Connection reset|Broken pipe|Stream closed|EOFException")
+_STATE_LOAD: Final = "[CANNOT_LOAD_STATE_STORE"
 WHY_GONE: Final = "it crashed, was killed (for lack of memory: see the system's log), or hung for longer than Spark waits"
 _NOT_EXECUTABLE: Final = re.compile(r"UnsatisfiedLinkError: (\S+): .*failed to map segment from shared object")
 _FRAMES: Final = re.compile(r"(?:\n\s+at [^\n]+){1,5}")
@@ -43,6 +44,8 @@ def reason_of(error: BaseException | None) -> str:
         found = pattern.findall(text)
         if found:
             reason = _short(_with_frames(found[-1], text))
+            if _STATE_LOAD in text:
+                return f"Spark cannot load its own state ({reason}): `queuewatch state verify` names what is damaged"
             if _WORKER_GONE.search(reason) and _TRACEBACK not in text:
                 return f"a Python worker is gone ({reason}): {WHY_GONE}"
             return reason

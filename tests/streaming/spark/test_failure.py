@@ -48,6 +48,12 @@ Caused by: org.apache.spark.SparkException: The stream thread was last executing
 \tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutureImpl.java:165)
 """
 REMOTE = WORKER.format(cause=PYTHON.split("\n", 1)[1].partition("\n\n")[0])
+LOAD = """[STREAM_FAILED] Query terminated with exception: failed
+org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030
+\tat a.b.C(D.scala:1)
+Caused by: java.io.EOFException: Stream ended prematurely
+\tat net.jpountz.lz4.LZ4BlockInputStream.readFully(LZ4BlockInputStream.java:282)
+"""
 NOEXEC = WORKER.format(
     cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni72.so: /tmp/librocksdbjni72.so: "
     "failed to map segment from shared object"
@@ -73,6 +79,12 @@ NO_REMEDY = WORKER.format(cause="java.lang.UnsatisfiedLinkError: /tmp/librocksdb
         pytest.param(CRASHED, f"a Python worker exited unexpectedly: {WHY_GONE}", id="a worker was killed"),
         pytest.param(
             RESET, f"a Python worker is gone (SocketException: Connection reset): {WHY_GONE}", id="Spark ended a worker"
+        ),
+        pytest.param(
+            LOAD,
+            "Spark cannot load its own state (EOFException: Stream ended prematurely): `queuewatch state verify` names what is "
+            "damaged",
+            id="Spark's own state is damaged",
         ),
         pytest.param(
             REMOTE, "UnreadableBlob: the state is of format 9, this release reads up to 1", id="Python behind Java's line"
