@@ -51,7 +51,7 @@ def replay(
         run_steps = SparkEngine(loaded.spark, shards=loaded.replay.shards)
     code = run_replay(
         files,
-        every=every if every is not None else f"{loaded.replay.every_s:g}s",
+        every=every if every is not None else f"{round(loaded.replay.every_s * 1000)}ms",
         until=until,
         settings=to_settings(loaded, now_is_event_time=True),
         engine=run_steps,

@@ -419,6 +419,18 @@ def test_thresholds_of_a_configuration_apply_to_a_replay(in_process: Run, tmp_pa
     assert '"signal"' not in done.stdout
 
 
+def test_metrics_of_a_replay_are_two_weeks_apart_if_the_configuration_says_so(in_process: Run, tmp_path: Path) -> None:
+    """`replay.every_s` may be any number of seconds."""
+    day = 86_400_000
+    events = [event("received", f"m{day * n}", T0 + day * n, receive_count=1) for n in (0, 20)]
+    (tmp_path / "events.ndjson").write_bytes(ndjson(*events))
+    (tmp_path / "q.yaml").write_text("replay: {every_s: 1209600}\n")
+    done = in_process("replay", "events.ndjson", "--config", "q.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = {line["at"] for line in map(json.loads, done.stdout.splitlines()) if line["kind"] == "metric"}
+    assert shown == {T0 + 14 * day, T0 + 20 * day}
+
+
 def test_rules_are_written_to_the_given_folder(in_process: Run, tmp_path: Path) -> None:
     """Every file is listed; an impossible folder is refused."""
     done = in_process("rules", "--out", "generated")
