@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -57,7 +58,7 @@ def replay(
         engine=run_steps,
         strict=strict,
         out=sys.stdout,
-        err=sys.stderr,
+        err=sys.stderr or io.StringIO(),  # None if it is closed
         report=report,
     )
     raise typer.Exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -39,15 +40,17 @@ def run_replay(
     settings: Settings,
     engine: Engine,
     strict: bool,
-    out: TextIO,
+    out: TextIO | None,
     err: TextIO,
     report: Path | None = None,
 ) -> int:
     """Replay `files`, write NDJSON to `out` and unreadable events to `err`, and return the process' exit code.
 
-    `report` is the file for the HTML report, if one is wanted.
+    `out` is None where standard output is closed. `report` is the file for the HTML report, if one is wanted.
     """
     try:
+        if out is None:
+            raise ReplayError("standard output is closed: send it to a file or a program")
         every_ms = _parsed("--every", parse_duration_ms, every)
         until_ms = None if until is None else _parsed("--until", parse_time_ms, until)
         # Report every unreadable line.
@@ -75,16 +78,23 @@ def run_replay(
         if report is not None:
             collected.on_snapshot(step.at, snapshot, shown=step.shown)
 
-    replay(
-        recording,
-        settings,
-        every_ms=every_ms,
-        until=until_ms,
-        engine=engine,
-        on_signal=on_signal,
-        on_metric=lambda at, sample: _print(out, metric_line(at, sample)),
-        on_step=on_step,
-    )
+    try:
+        replay(
+            recording,
+            settings,
+            every_ms=every_ms,
+            until=until_ms,
+            engine=engine,
+            on_signal=on_signal,
+            on_metric=lambda at, sample: _print(out, metric_line(at, sample)),
+            on_step=on_step,
+        )
+        _written(out.flush)
+    except ReplayError as error:
+        print(f"queuewatch replay: {error}", file=err)
+        with suppress(OSError):
+            out.close()  # Otherwise Python tries to write the rest when the process ends.
+        return EXIT_UNUSABLE
     if report is not None:
         page = report_page(collected, recording.events, [name_of(file) for file in files], len(recording.unreadable))
         try:
@@ -117,8 +127,17 @@ def _unwritable(report: Path, error: OSError) -> str:
 
 
 def _print(out: TextIO, line: dict[str, object]) -> None:
-    out.write(to_json(line))
-    out.write("\n")
+    _written(out.write, f"{to_json(line)}\n")
+
+
+def _written(write: Callable[..., object], *text: str) -> None:
+    """Call a method of standard output. Raises `ReplayError` where that cannot be written, as on a full disk."""
+    try:
+        write(*text)
+    except BrokenPipeError:
+        raise  # the reader of standard output has seen enough
+    except OSError as error:
+        raise ReplayError(f"standard output cannot be written: {error.strerror or error}") from error
 
 
 def _name_late(recording: Recording, lateness_ms: int, err: TextIO) -> None:

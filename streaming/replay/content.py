@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from sources.wire.arrow import STREAM_MARK
 from sources.wire.event_json import GZIP
@@ -25,12 +26,19 @@ _PACKED: Final = {
 _ARROW_FILE: Final = b"ARROW1"
 
 
-def read_content(path: Path, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()) -> bytes:  # noqa: PLW0108 -- looked up when called
+def _standard_input() -> bytes:
+    stream: TextIO | None = sys.stdin
+    if stream is None:  # as after `<&-` in a shell
+        raise OSError(errno.EBADF, "it is closed")
+    return stream.buffer.read()
+
+
+def read_content(path: Path, stdin: Callable[[], bytes] = _standard_input) -> bytes:
     """Read `path`, or standard input for `-`. Raises `ReplayError` that names the file and the fix."""
     try:
         content = stdin() if str(path) == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
-        raise ReplayError(f"{path}: {error.strerror or error}: give a file of recorded events") from error
+        raise ReplayError(f"{name_of(path)}: {error.strerror or error}: give a file of recorded events") from error
     if content.startswith(GZIP):
         try:
             content = gzip.decompress(content)

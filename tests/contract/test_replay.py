@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -316,7 +318,12 @@ def run(path: Path, *options: str) -> tuple[int, str, str]:
     [
         (("--every", "soon"), "--every: 'soon' is not a duration"),
         (("--every", "0s"), "--every: '0s' is too short"),
+        (("--every", "99999999999999999999d"), "--every: '99999999999999999999d' is too long"),
+        (("--every", "9" * 400), "is too long"),
         (("--until", "tomorrow"), "--until: 'tomorrow' is not a time"),
+        (("--until", "1" * 400), "is not a time that an event can have"),
+        (("--until", "0001-01-01T00:00:00+14:00"), "is not a time that an event can have: give one from 2001 to 2099"),
+        (("--until", "9999-12-31T23:59:59-14:00"), "is not a time that an event can have"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: tuple[str, str], complaint: str) -> None:
@@ -386,6 +393,70 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     missing = command(str(path), str(tmp_path / "none"))
     assert (missing.returncode, missing.stdout) == (2, "")
     assert str(tmp_path / "none") in missing.stderr
+
+
+class Full(io.StringIO):
+    """Standard output on a full disk; with `buffered`, that shows when its buffer is written."""
+
+    def __init__(self, *, buffered: bool) -> None:
+        super().__init__()
+        self._buffered = buffered
+
+    def write(self, text: str) -> int:
+        """Take the text, or not."""
+        if self._buffered:
+            return len(text)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self) -> None:
+        """Write the buffer."""
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"),
+    [
+        (Full(buffered=False), "standard output cannot be written: No space left on device"),
+        (Full(buffered=True), "standard output cannot be written: No space left on device"),
+        (None, "standard output is closed: send it to a file or a program"),
+    ],
+)
+def test_a_standard_output_that_cannot_be_written_is_named(tmp_path: Path, out: io.StringIO | None, problem: str) -> None:
+    """With exit code 2, like a file."""
+    path, err = tmp_path / "events", io.StringIO()
+    path.write_bytes(ndjson(TWO))
+    options: Any = {"every": "60s", "until": None, "settings": Settings(), "engine": local_engine, "strict": False}
+    assert run_replay([path], out=out, err=err, **options) == 2
+    assert err.getvalue() == f"queuewatch replay: {problem}\n"
+
+
+def test_a_standard_input_that_is_closed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no stream for it then."""
+    monkeypatch.setattr(sys, "stdin", None)
+    code, out, err = run(Path("-"))
+    assert (code, out) == (2, "")
+    assert err == "queuewatch replay: standard input: it is closed: give a file of recorded events\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("streams", "problem"),
+    [
+        ("<&-", "standard input: it is closed"),
+        (">&-", "standard output is closed"),
+        (">/dev/full", "standard output cannot be written"),
+    ],
+)
+def test_standard_streams_of_the_process_that_cannot_be_used_are_named(tmp_path: Path, streams: str, problem: str) -> None:
+    """In one line, also when Python ends and would write what is left."""
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(ndjson(TWO))
+    file = "-" if streams.startswith("<") else path
+    words = f"{sys.executable} -m streaming.cli.main replay {file} {streams}"
+    done = subprocess.run(["/bin/sh", "-c", words], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"queuewatch replay: {problem}")
 
 
 @pytest.mark.slow
