@@ -57,7 +57,7 @@ def run_replay(
         decode = partial(decode_records, most_kept=sys.maxsize)
         recording = read_recording(files, decode, settings.lateness_ms)
         check_steps(recording, every_ms, until_ms)
-        _check_writable(report)
+        _check_writable(report, files)
     except ReplayError as error:
         print(f"queuewatch replay: {error}", file=err)
         return EXIT_UNUSABLE
@@ -113,9 +113,11 @@ def _parsed(option: str, parse: Callable[[str], int], text: str) -> int:
         raise ReplayError(f"{option}: {error}") from error
 
 
-def _check_writable(report: Path | None) -> None:
-    """Raise `ReplayError` before the work starts if the report cannot be written."""
+def _check_writable(report: Path | None, files: Sequence[Path]) -> None:
+    """Raise `ReplayError` before the work starts if the report cannot be written, or would replace a recording."""
     if report is not None:
+        if report.exists() and any(report.samefile(file) for file in files if file.exists()):
+            raise ReplayError(f"--report {report}: it is a recording to replay, and would be overwritten: give another file")
         try:
             report.open("a").close()
         except OSError as error:

@@ -395,6 +395,19 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     assert str(tmp_path / "none") in missing.stderr
 
 
+def test_a_report_does_not_replace_the_recording(tmp_path: Path) -> None:
+    """Under any of its names."""
+    path, link = tmp_path / "events.ndjson", tmp_path / "report.html"
+    path.write_bytes(ndjson(TWO))
+    link.symlink_to(path)
+    for report in (path, link):
+        err = io.StringIO()
+        options: Any = {"every": "60s", "until": None, "settings": Settings(), "engine": local_engine, "strict": False}
+        assert run_replay([path], out=io.StringIO(), err=err, report=report, **options) == 2
+        assert f"--report {report}: it is a recording to replay" in err.getvalue()
+    assert path.read_bytes() == ndjson(TWO)
+
+
 class Full(io.StringIO):
     """Standard output on a full disk; with `buffered`, that shows when its buffer is written."""
 
