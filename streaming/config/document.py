@@ -68,13 +68,18 @@ def read_document(path: Path) -> Document:
     return Document(values, reader.origins, frozenset(reader.origins))
 
 
-def override(document: Document, env: Mapping[str, str], sections: Container[str] = ()) -> Document:
+def override(
+    document: Document,
+    env: Mapping[str, str],
+    sections: Container[str] = (),
+    is_secret: Callable[[KeyPath], bool] = lambda _: False,
+) -> Document:
     """Return the document with every `QUEUEWATCH_SECTION__KEY=value` of `env` applied over the file's values.
 
     A value that begins with `[` or `{` is parsed as YAML: a mapping changes the keys that it names, at any depth, and a list
     replaces the file's. An empty one gives the key its default, and any other is text that its field converts to a number or
-    boolean. Variables without a double underscore do not belong to the configuration, except those that name one of `sections` as
-    a whole, such as `QUEUEWATCH_QUEUES`.
+    boolean. A secret is text however it begins. Variables without a double underscore do not belong to the configuration, except
+    those that name one of `sections` as a whole, such as `QUEUEWATCH_QUEUES`.
     """
     values = _copy(document.values)
     origins = dict(document.origins)
@@ -91,7 +96,7 @@ def override(document: Document, env: Mapping[str, str], sections: Container[str
         if env[name] == "":
             _unset(values, key)
         else:
-            changed = _put(values, key, _env_value(env[name], where), where)
+            changed = _put(values, key, _env_value(env[name], where, is_secret(key)), where)
         for path in changed:
             origins = {k: v for k, v in origins.items() if k[: len(path)] != path}
             origins[path] = where
@@ -220,8 +225,8 @@ def _unset(values: dict[str, Any], key: tuple[str, ...]) -> None:
         inner.pop(key[-1], None)
 
 
-def _env_value(text: str, where: str) -> Any:
-    if text.lstrip()[:1] not in ("[", "{"):
+def _env_value(text: str, where: str, is_secret: bool) -> Any:
+    if text.lstrip()[:1] not in ("[", "{") or is_secret:
         return text
     try:
         return _Reader(text, lambda _: where).document()

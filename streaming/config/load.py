@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from streaming.config.document import ENV_PREFIX, Document, KeyPath, dotted_name
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import EXTERNAL_SECTIONS
 from streaming.config.model import Config
-from streaming.config.names import model_at, nearest, secret_keys
+from streaming.config.names import is_secret_key, model_at, nearest, secret_keys
 from streaming.config.other_variables import misspelt
 from streaming.config.shorthand import spelled_out
 
@@ -36,7 +37,7 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     """
     written = read_document(path) if path is not None else Document()
     env = os.environ if env is None else env
-    document = override(written, env, Config.model_fields)
+    document = override(written, env, Config.model_fields, partial(is_secret_key, Config))
     ours, theirs = _split(document.values)
     errors = misspelt(env, document.values, Config) + _secrets_in_file(Config, ours, document)
     config: Config | None = None

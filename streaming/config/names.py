@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from streaming.config.document import KeyPath
 from streaming.config.section import FromEnvironment
@@ -49,11 +50,22 @@ def secret_keys(model: type[BaseModel], value: Any, key: KeyPath = ()) -> Iterat
         field = model.model_fields.get(name)
         if field is None:
             continue
-        if any(isinstance(mark, FromEnvironment) for mark in field.metadata) and inner is not None:
+        if _is_secret(field) and inner is not None:
             yield (*key, name)
         below = _model_in(field.annotation)
         if below is not None:
             yield from secret_keys(below, inner, (*key, name))
+
+
+def is_secret_key(model: type[BaseModel], key: KeyPath) -> bool:
+    """Whether only the environment may set the field at `key` of `model`."""
+    section = model_at(model, key[:-1])
+    field = section.model_fields.get(str(key[-1])) if section is not None else None
+    return field is not None and _is_secret(field)
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return any(isinstance(mark, FromEnvironment) for mark in field.metadata)
 
 
 def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel], str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sinks.alertmanager.config import AlertmanagerConfig
 from streaming.config import load_config
 from tests.streaming.config.files import ConfigFile, mistakes
@@ -40,6 +42,17 @@ def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, t
         assert source.python_options()["sasl_plain_password"] == 'hun"ter\\2'
         assert 'username="me" password="hun\\"ter\\\\2";' in source.java_options()["sasl.jaas.config"]
         assert "hun" not in repr(source)
+
+
+@pytest.mark.parametrize("secret", ["[s3cret]", "{s3cret", '"[s3cret]"', "[ s3: *cret"])
+def test_a_secret_in_a_variable_is_text_however_it_begins(write: ConfigFile, secret: str) -> None:
+    """It is not read as a list or mapping, so it needs no quotes, and quotes are part of it."""
+    kafka = f"bootstrap_servers: [a:1], topics: [t], {SASL}"
+    variables = ("HTTP__INGEST__TOKEN", "SOURCE__KAFKA__SASL_PASSWORD")
+    config = load_config(write(f"source: {{kafka: {{{kafka}}}}}\n"), {f"QUEUEWATCH_{name}": secret for name in variables})
+    assert config.http.ingest.bearer_token() == secret
+    assert config.source.kafka is not None
+    assert config.source.kafka.python_options()["sasl_plain_password"] == secret
 
 
 def test_an_incomplete_login_is_refused(write: ConfigFile) -> None:
