@@ -58,7 +58,7 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
             (target / MEMORIES).mkdir(exist_ok=True)
             write_durably(target / MEMORIES / SEED, stored.memory)
         files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
-        write_seed(target, Seed(files, stored.kafka))
+        write_seed(target, Seed(files, stored.kafka, stored.lost))
         read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(
             (stored.batch_id if stored.batch_id is not None else -1) + 1
         )

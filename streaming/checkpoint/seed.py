@@ -1,10 +1,10 @@
-"""The initial content of a checkpoint created from another one: states, the judge's memory, and the offsets to continue from."""
+"""The initial content of a checkpoint created from another one: states, the judge's memory, offsets to continue from, losses."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ class Seed:
     """Files by the shard's key."""
     kafka: Mapping[Partition, int]
     """The offset from which each partition is read."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """What the old checkpoint's job had lost, as in the ledger."""
 
 
 def read_seed(checkpoint: Path) -> Seed | None:
@@ -52,7 +54,8 @@ def _seed(body: Any) -> Seed:
         raise ValueError(f"it has version {body['version']}, this release reads {SEED_VERSION}")
     states = {int(key): tuple(map(StateFile.of, files)) for key, files in body["states"].items()}
     kafka = {(topic, int(number)): at for topic, of_topic in body["kafka"].items() for number, at in of_topic.items()}
-    return Seed(states, kafka)
+    # Earlier releases did not store what was lost.
+    return Seed(states, kafka, {str(name): int(n) for name, n in body.get("lost", {}).items()})
 
 
 def write_seed(checkpoint: Path, seed: Seed) -> None:
@@ -61,4 +64,5 @@ def write_seed(checkpoint: Path, seed: Seed) -> None:
     for (topic, number), at in seed.kafka.items():
         kafka.setdefault(topic, {})[str(number)] = at
     states = {str(key): list(map(str, files)) for key, files in seed.states.items()}
-    write_durably(checkpoint / NAME, json.dumps({"version": SEED_VERSION, "states": states, "kafka": kafka}, indent=1).encode())
+    body = {"version": SEED_VERSION, "states": states, "kafka": kafka, "lost": dict(seed.lost)}
+    write_durably(checkpoint / NAME, json.dumps(body, indent=1).encode())

@@ -98,7 +98,7 @@ def open_stored(checkpoint: Path) -> Stored:
             files=seed.states,
             memory=memory,
             kafka=seed.kafka,
-            lost={},
+            lost=seed.lost,
         )
     for batch_id in reversed(committed):
         if not ledger.batches:

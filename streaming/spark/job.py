@@ -242,6 +242,7 @@ class Job:
             ledger=ledger,
             losses=self._losses,
             spool=self._spool(kept),
+            lost_before=seed.lost if seed is not None else None,
         )
         barrier = BatchBarrier()
         query = pipeline.start(

@@ -59,6 +59,7 @@ class Publisher:
         ledger: VersionLedger,
         losses: KafkaLosses | None = None,
         spool: SpoolBatches | None = None,
+        lost_before: Mapping[str, int] | None = None,
     ) -> None:
         self._settings = settings
         self._shards = shards
@@ -70,6 +71,8 @@ class Publisher:
         self._ledger = ledger
         self._losses = losses
         self._spool = spool
+        self._lost_before = lost_before or {}
+        """What was lost before the first batch: by the job of the checkpoint that this one was made from."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Collect the reports (which runs the batch), judge every step in order, and publish the last."""
@@ -131,7 +134,7 @@ class Publisher:
         """Write the batch's entry of the ledger, with the losses so far."""
         before = self._ledger.before(batch_id)
         shards = {**before.shards, **_shards_of(rows)} if before is not None else _shards_of(rows)
-        lost = self._lost(batch_id, read, files, before.lost if before is not None else {})
+        lost = self._lost(batch_id, read, files, before.lost if before is not None else self._lost_before)
         spool = self._spool.last if self._spool is not None else -1
         self._ledger.save(Version(batch_id=batch_id, now_ms=now_ms, shards=shards, lost=lost, spool=spool))
 

@@ -279,6 +279,16 @@ def test_reshard_keeps_the_patterns_of_ordered_queues(tmp_path: Path) -> None:
     assert kept == [[], *[[{"pattern": "orders", "ordered": True}]] * 2]
 
 
+def test_reshard_keeps_what_was_lost(tmp_path: Path) -> None:
+    """The counts of lost records and files go on, also when the new checkpoint is resharded before it runs."""
+    checkpoint, lost = unpacked(NAMES[-1], tmp_path), {"telemetry/0": 7, "files_gone": 2}
+    entry = max((checkpoint / "versions").glob("*.json"))
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "lost": lost}))
+    resharded(checkpoint, tmp_path / "new")
+    resharded(tmp_path / "new", tmp_path / "newer")
+    assert [open_stored(tmp_path / name).lost for name in ("checkpoint", "new", "newer")] == [lost] * 3
+
+
 def test_a_checkpoint_is_not_resharded_into_itself(tmp_path: Path) -> None:
     """Whoever removes the old folder would remove the new one."""
     checkpoint = unpacked(NAMES[-1], tmp_path)

@@ -223,6 +223,27 @@ def test_the_snapshot_is_published_before_records_for_destinations_are_stored(ou
     assert memories.before(1).firing
 
 
+def test_losses_of_the_checkpoint_that_this_one_was_made_from_stay_counted(tmp_path: Path) -> None:
+    """The ledger continues from them: their counters do not restart at zero."""
+    publisher = Publisher(
+        Settings(),
+        len(KEYS),
+        MemoryStore(LocalFolder(tmp_path / "judge")),
+        Outlets(lambda _: None, lambda *_: None, lambda *_: None),
+        monitor := Monitor(),
+        Pruner(InlineState(), len(KEYS)),
+        NoTimes(),
+        ledger_in(tmp_path),
+        lost_before={"topic/0": 7},
+    )
+    shards = Shards()
+    for batch_id in range(2):
+        publish(publisher, shards.rows(T0 + batch_id, poison(T0, 1)), batch_id)
+        assert ledger_in(tmp_path).read(batch_id).lost == {"topic/0": 7}
+    (lost,) = [family for family in monitor.families() if family.name == "queuewatch_pipeline_lost_records_total"]
+    assert lost.samples == [({"topic": "topic", "partition": "0"}, 7)]
+
+
 def test_garbage_collection_is_paused_while_a_batch_is_judged(tmp_path: Path) -> None:
     """With thousands of queues, collection took half of the time."""
     collecting: list[bool] = []
