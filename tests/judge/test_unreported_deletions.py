@@ -156,6 +156,26 @@ def test_a_burst_of_sends_is_no_failure_where_deletions_were_never_reported(fail
     assert {c.status for c in found.changes if c.finding.key.signal == "QueueFailing"} == ({"firing"} if fails else set())
 
 
+@pytest.mark.parametrize("groups", [0, 12], ids=["standard", "fifo"])
+@pytest.mark.parametrize("cause", ["a burst", "an outage"])
+def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_never_reported(groups: int, cause: str) -> None:
+    """Counts five minutes old show this backlog as well; those of before showed that the messages leave."""
+    worked = [5_000 * n for n in range(120)]
+    # Sent in one moment, or received by nobody until the consumers are back.
+    backlog = [1_000 * (600 if cause == "a burst" else 1_200) + 1_000 * n for n in range(600)]
+    events: Events = []
+    for n, at in enumerate([*worked, *backlog]):
+        about = {"message_id": f"m{n}", "group": f"g{n % groups}"} if groups else {"message_id": f"m{n}"}
+        events.append(event("received", at, receive_count=1, consumer=f"c{n % 3}", **about))
+    for at in range(0, backlog[-1], 30_000):
+        waiting = sum(received > at for received in backlog)
+        visible = 0 if at < 600_000 else waiting if cause == "a burst" else min(waiting, (at - 600_000) // 1_000)
+        counts = {"visible": visible, "in_flight": int(at >= backlog[0]), "delayed": 0, "visibility_timeout_s": 30}
+        events.append(event("queue_state", at, attributes=counts | {"kind": "fifo" if groups else "standard"}))
+    found = failing(events, backlog[-1] // 1_000)
+    assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+
+
 def in_groups(until_s: int) -> Events:
     """Return two messages a second of twenty groups, each worked on for half a second; half of them end without a report."""
     events = []

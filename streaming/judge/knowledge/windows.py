@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS
 from streaming.judge.outcomes import ConsumerMark, consumer_marks
-from streaming.judge.window import Window
+from streaming.judge.window import Ints, Window
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context
@@ -60,8 +62,8 @@ def failures_are_proved(c: Context, window_ms: int) -> bool:
 
     1. "Consumers that report deletions would have reported these." 2. "If the messages came back, the deliveries failed." 3. "If
     the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported." 4. "When
-    the counts end, what the last one showed of the windows that had ended before it still holds." 5. "What they showed before
-    these minutes holds as well, until messages come back or a deletion is reported."
+    the counts end, what the last one showed of the windows that had ended before it still holds." 5. "What any earlier count
+    showed holds as well, until messages come back or a deletion is reported."
     """
     since = c.now - window_ms
     failed = c.samples_of(window_ms).change("failed", since)
@@ -97,7 +99,7 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     returned = came_back(samples, since)
     if returned >= CAME_BACK_RATIO * failed:
         return False
-    if _left_before(c, since):
+    if _left_unreported(c):
         return True
     depths = c.summary.depths
     lately = [depth for depth in depths if depth.at >= c.now - _counted_within_ms(depths)]
@@ -107,17 +109,30 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
     return bool(depths) and _left_by(c, depths[-1:], c.past.until(depths[-1].at), depths[-1].at - (c.now - since))
 
 
-def _left_before(c: Context, since: int) -> bool:
-    """Whether deletions were never reported, and counts have shown that the messages whose windows ended by `since` left.
+def _left_unreported(c: Context) -> bool:
+    """Whether deletions were never reported, and some count has shown that messages whose windows had ended left.
 
-    A backlog that grows later, in a burst of sends, does not show that these consumers began to fail.
+    The count that shows it best decides: one of a backlog, be it of a burst or of an outage, does not show that these consumers
+    began to fail. A count may be late: only windows that ended clearly before it are compared with it.
     """
-    past = c.past.until(since)
-    if not no_ends_reported(past) or not no_ends_reported(c.past):
+    past = c.past
+    if not no_ends_reported(past):
         return False
-    at = past.value("counted_at", -1)
-    depth = Depth(at, past.value("counted_visible", -1), past.value("counted_in_flight", -1), past.value("counted_delayed", -1))
-    return since - at <= _counted_within_ms(c.summary.depths) and _left_by(c, [depth], past, past.times[0])
+    counted_at = past["counted_at"]
+    before = np.searchsorted(past.at, counted_at - COUNT_LAG_MS, side="right") - 1
+    again = np.maximum(_growth(past, "received") - _growth(past, "touched"), 0)
+    gone = np.maximum(_growth(past, "departed") - _growth(past, "deleted"), 0)
+    # What failed by then and did not come back by then stays in the queue, unless it moves before the count.
+    waiting = (_growth(past, "failed") - again - gone)[before] - _gained_until(c, past)
+    counted = past["counted_visible"] + past["counted_in_flight"]
+    return bool(((counted_at > 0) & (before >= 0) & (waiting >= FEWEST_FAILED) & (counted < CAME_BACK_RATIO * waiting)).any())
+
+
+def _growth(past: Window, field: str) -> Ints:
+    """Return by how much a running total has grown until each sample."""
+    totals = past[field]
+    growth: Ints = totals - totals[0]
+    return growth
 
 
 def _counted_within_ms(depths: list[Depth]) -> int:
@@ -141,3 +156,15 @@ def _gained_by_dead_letter_queue(c: Context, past: Window, since: int) -> int:
         return 0
     until = int(past.at[-1]) if len(past) else since
     return max(c.history.window(c.name.sibling(name)).until(until).change("counted_visible", since), 0)
+
+
+def _gained_until(c: Context, past: Window) -> Ints:
+    """Return the same until each sample."""
+    name = c.dead_letter_queue
+    dead = c.history.window(c.name.sibling(name)) if name else None
+    if dead is None or not len(dead):
+        return np.zeros(len(past), dtype=np.int64)
+    counted = dead["counted_visible"]
+    first = max(dead.last_before(past.times[0]), 0)
+    gained: Ints = np.maximum(counted[np.maximum(np.searchsorted(dead.at, past.at, side="right") - 1, first)] - counted[first], 0)
+    return gained
