@@ -13,6 +13,7 @@ from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.aggregated_queues import AggregatedQueues
+from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
 from streaming.judge.firing import NO_QUEUE
@@ -33,9 +34,7 @@ from streaming.judge.view import Views
 from streaming.judge.window import Bools, Ints
 
 UNCOUNTED_VANISH_MS = 600_000
-"""A queue known only by the broker's reports vanishes when none came for this long…"""
-OVERDUE_RATIO = 1.25
-"""…and for this many times the interval between its last two counts: polls may be far apart, and come late."""
+"""A queue known only by the broker's reports vanishes when none came for this long, and the next one is overdue."""
 
 
 def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> tuple[JudgeMemory, Snapshot, list[SignalChange]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from streaming.core.reporting.views import STATES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge import measures
-from streaming.judge.broker_counts import COUNTS_FRESH_MS
+from streaming.judge.broker_counts import COUNTS_FRESH_MS, overdue_from
 from streaming.judge.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.drain import recent_peak
@@ -181,8 +181,9 @@ def _moments(c: Context) -> Iterator[int]:
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + IDLE_MS
         yield max(summary.last_received_at, summary.last_settled_at) + WINDOW_MS + 1
-        yield summary.last_settled_at + WINDOW_MS + 1
         yield e.backlog_since + WINDOW_MS
+        if (overdue := overdue_from(summary)) is not None:
+            yield overdue + 1
     for depth in summary.depths[-2:]:
         if c.basis != "messages":
             # Only lower bounds depend on it.

@@ -144,6 +144,21 @@ def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], statu
     assert statuses(events, 10, 400)[-1] == status
 
 
+@pytest.mark.parametrize("works", [True, False], ids=["its consumers go on", "they stop"])
+@pytest.mark.parametrize("every", [1, 2, 150], ids=["all reported", "half of them", "only sends"])
+def test_nothing_is_ok_beside_consumers_that_may_be_dead_once_counts_have_ended(every: int, works: bool) -> None:
+    """Five minutes after the last count, only what was received or settled since shows that a queue is well."""
+    events = [event("sent", 8_000 * n, message_id=f"m{n}") for n in range(150)]
+    for n in range(every, 150 if works else 50, every):
+        about = {"message_id": f"m{n}", "consumer": "c"}
+        events += [event("received", 8_000 * n + 1_000, **about), event("deleted", 8_000 * n + 2_000, **about)]
+    busy = {"visible": 3, "in_flight": 2, "delayed": 0, "visibility_timeout_s": 30}
+    events += [event("queue_state", 1_000 * at_s, attributes=busy) for at_s in range(0, 400, 30)]
+    said = statuses(sorted(events, key=lambda e: int(e["at"])), 10, 1_200)
+    assert set(said[1:69]) == {"ok"}
+    assert set(said[71:]) == ({"ok"} if works and every < 150 else {"unknown"})
+
+
 @pytest.mark.parametrize(("limit_s", "status"), [(300.0, "ok"), (60.0, "stale")])
 def test_the_pattern_of_a_queue_says_when_it_is_stale_but_not_its_collector(limit_s: float, status: str) -> None:
     """A collector belongs to no queue: TelemetryStale has the time that applies to all."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.core.state.queues import Depth
-from streaming.judge.broker_counts import COUNT_LAG_MS
+from streaming.judge.broker_counts import COUNT_LAG_MS, overdue_from
 from streaming.judge.context import Context
 from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
@@ -125,8 +125,8 @@ def _counts_status(c: Context) -> QueueStatus:
     if since is not None and is_long_stalled(c, since):
         return "stopped" if c.summary.last_received_at < since else "stalled"
     if not counts:
-        known = (bool(c.broker_counts) and not _may_stand(c)) or c.summary.last_settled_at >= c.now - WINDOW_MS
-        return "ok" if known else "unknown"
+        works = max(c.summary.last_received_at, c.summary.last_settled_at) >= c.now - WINDOW_MS
+        return "ok" if works or (_awaits_count(c) and not _may_stand(c)) else "unknown"
     if c.is_dead_letter_queue or c.paused or any(depth.visible == 0 for depth in counts):
         return "ok"
     if counts[-1].at - counts[0].at < WINDOW_MS // 2:
@@ -135,6 +135,12 @@ def _counts_status(c: Context) -> QueueStatus:
     if c.memory.evidence.frozen_since and c.now - active >= IDLE_MS:
         return "stopped"
     return "lagging" if _grows(counts) else "ok"
+
+
+def _awaits_count(c: Context) -> bool:
+    """Whether the latest count still tells how the queue is, although it is older than the window: the next is not overdue."""
+    overdue = overdue_from(c.summary)
+    return bool(c.broker_counts) if overdue is None else c.now <= overdue
 
 
 def _may_stand(c: Context) -> bool:
