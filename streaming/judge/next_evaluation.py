@@ -31,7 +31,7 @@ from streaming.judge.rules.messages import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, stalled_since
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
-from streaming.judge.rules.status import IDLE_MS, WINDOW_MS
+from streaming.judge.rules.status import IDLE_MS, WINDOW_MS, stale_from
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey
 from streaming.judge.sliding import FAILED, OUTLIVED, RETRIED
@@ -165,9 +165,7 @@ def _moments(c: Context) -> Iterator[int]:
         yield expires_at - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
     if (stalled := stalled_since(c)) is not None:
         yield stalled + math.ceil(measures.stall_limit_ms(limits, by_counts=True))
-    reported = summary.attributes.get("visible")
-    if reported is not None:
-        yield max(reported.at, summary.last_event_at) + int(limits.telemetry_stale_s * 1000)
+    yield stale_from(c)
     unheard = unheard_from(summary)
     if unheard is not None:
         yield unheard + 1

@@ -60,3 +60,24 @@ def test_a_queue_vanishes_when_its_next_count_is_overdue() -> None:
 def test_a_queue_counted_once_vanishes_after_ten_minutes() -> None:
     """Nothing shows yet how far apart the polls are."""
     assert shown(judged(in_steps(counts("q", [0]), 30, 900)), "q")[-1] == 600
+
+
+@pytest.mark.parametrize("every_s", [300, 600, 900])
+@pytest.mark.parametrize("backlog", [0, 7])
+def test_status_and_basis_do_not_change_between_two_polls(every_s: int, backlog: int) -> None:
+    """Two minutes after each count the status was stale, and ten minutes after it the basis unknown."""
+    attributes = BACKLOG | {"visible": backlog, "in_flight": 0 if backlog else 2}
+    events = [event("queue_state", s * 1000, "q", attributes=attributes) for s in range(0, 4 * every_s, every_s)]
+    found = judged(in_steps(events, 30, 4 * every_s))
+    seen = [(view.status, view.basis) for s in found.snapshots if s.at_ms - T0 >= 2_000 * every_s for view in s.queues]
+    assert set(seen) == {("stopped" if backlog else "ok", "counts")}
+    assert len(seen) == 2 * every_s // 30 + 1
+
+
+def test_a_queue_is_stale_when_its_next_count_is_overdue() -> None:
+    """After two minutes, or a quarter more than the interval between the last two counts where polls are further apart."""
+    for every_s, stale_s in ((30, 120), (90, 120), (600, 750)):
+        sends = [event("sent", 0, "q", message_id="m")]
+        found = judged(in_steps([*sends, *counts("q", [0, every_s])], 10, every_s + 900))
+        stale = [(s.at_ms - T0) // 1000 for s in found.snapshots if s.queues[0].status == "stale"]
+        assert next(t for t in stale if t > every_s) == every_s + stale_s

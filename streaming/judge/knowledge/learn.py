@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Literal
 from streaming.core.reporting.report import AGE_SCOPES
 from streaming.core.state.queues import NEVER, Depth
 from streaming.core.tracking.retention import LONGEST_UNHEARD_MS
-from streaming.judge.broker_counts import COUNT_LAG_MS, COUNTS_FRESH_MS, EXACT_OLDEST_SYSTEMS, EXACT_SYSTEMS
+from streaming.judge.broker_counts import (
+    COUNT_LAG_MS,
+    COUNTS_FRESH_MS,
+    EXACT_OLDEST_SYSTEMS,
+    EXACT_SYSTEMS,
+    overdue_from,
+)
 from streaming.judge.knowledge.basis import (
     FEWEST_PASSED,
     PASSED_OVER_KEPT_MS,
@@ -47,7 +53,7 @@ def learn(c: Context) -> Knowledge:
     _apply_counts(c, latest, left_out)
     signs = Signs(
         sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
-        counts_fresh=bool(c.broker_counts) or (latest is not None and c.now - latest.at <= COUNTS_FRESH_MS),
+        counts_fresh=_counts_are_fresh(c, latest),
         messages_seen=summary.messages_seen,
         passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         went_unseen=c.ordered and many_went_unseen(c),
@@ -67,6 +73,12 @@ def learn(c: Context) -> Knowledge:
     ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
     ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
     return Knowledge(reason, messages, ages)
+
+
+def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:
+    """Whether the latest count is less than ten minutes old, or its next one is not overdue."""
+    overdue = overdue_from(c.summary) or 0
+    return bool(c.broker_counts) or (latest is not None and c.now <= max(latest.at + COUNTS_FRESH_MS, overdue))
 
 
 def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from streaming.core.columns import nonzero
-from streaming.core.state.queues import Depth
+from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS, overdue_from
 from streaming.judge.context import Context
 from streaming.judge.history import History
@@ -33,7 +33,7 @@ RECOVERED_RATIO = 0.95
 
 def queue_status(c: Context) -> QueueStatus:
     """Return `stale`, `unknown`, `failing`, `ok`, `stopped`, `stalled` or `lagging`, by the first rule that applies."""
-    if _telemetry_stale(c):
+    if c.now >= stale_from(c):
         return "stale"
     if c.basis == "unknown":
         return "unknown"
@@ -164,13 +164,17 @@ def _window(c: Context) -> Window:
     return inside if len(inside) > 1 else Window(c.recent.at[-2:], c.recent.values[-2:])
 
 
-def _telemetry_stale(c: Context) -> bool:
-    """1. "If the collector that counts this queue has gone silent, nothing is known." Settings reported once are not counts."""
-    limit_ms = int(c.thresholds.telemetry_stale_s * 1000)
+def stale_from(c: Context) -> int:
+    """Return from when on the queue is stale if nothing more is reported on it (epoch milliseconds); NEVER if it was not counted.
+
+    1. "If the collector that counts this queue has gone silent, nothing is known." Settings reported once are not counts. Where
+    polls are further apart than the limit, the next count must be overdue.
+    """
     counted = c.summary.attributes.get("visible")
-    if counted is None or c.now - counted.at < limit_ms:
-        return False
-    return c.now - c.summary.last_event_at >= limit_ms
+    if counted is None:
+        return NEVER
+    silent_from = max(counted.at, c.summary.last_event_at) + int(c.thresholds.telemetry_stale_s * 1000)
+    return max(silent_from, overdue_from(c.summary) or 0)
 
 
 FLOW_STATUSES: tuple[QueueStatus, ...] = ("ok", "stopped", "stalled", "lagging")
