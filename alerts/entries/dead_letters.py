@@ -109,6 +109,7 @@ DEAD_LETTER_EXPIRING = Entry(
         "whichever is smaller.",
         "Retention is counted as the broker does: from the original send in a standard SQS queue, from the move in a FIFO "
         "queue. CloudWatch's age of a dead-letter queue counts from the move, which makes the time left look longer than it is.",
+        "Where the retention is neither reported nor configured, the system's default is assumed, and the severity is warning.",
     ),
     thresholds=("dead_letter_expiring_s", "dead_letter_expiring_ratio"),
     severity="critical",
@@ -124,6 +125,7 @@ DEAD_LETTER_EXPIRING = Entry(
         EvidenceField("message_id", "the message that will be deleted first"),
         EvidenceField("time_left_s", "seconds until it is deleted"),
         EvidenceField("retention_s", "the dead-letter queue's retention"),
+        EvidenceField("retention_assumed", "the retention is neither reported nor configured: it is the system's default"),
         EvidenceField("clock", "the start of the retention period: original send or arrival"),
         EvidenceField("dead_letters_now", "how many messages are known to be in the dead-letter queue"),
         EvidenceField(

@@ -194,12 +194,17 @@ def _telemetry() -> Events:
 
 
 def _expiring() -> Events:
-    """Two dead letters stay until their retention ends; after half of the last day the broker counts one."""
+    """Two dead letters stay until their retention ends; after half of the last day the broker counts one.
+
+    The retention of another dead-letter queue is not reported.
+    """
     events = [ev("queue_state", 0, attributes={"kind": "standard", "dead_letter_queue": "q-dlq", "max_receive_count": 4})]
     events += [ev("queue_state", 0, "q-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S})]
     for name in ("m", "n"):
         events += [ev("sent", 0, message_id=name), ev("dead_lettered", 600, message_id=name, to_queue="q-dlq")]
     events.append(ev("queue_state", 3.5 * DAY_S, "q-dlq", attributes={"visible": 1, "in_flight": 0, "delayed": 0}))
+    seen = {"message_id": "o", "receive_count": 4, "from_queue": "other", "sent_at": ev("sent", -3 * DAY_S - 60)["at"]}
+    events.append(ev("received", 0, "other-dlq", **seen))
     return [*events, *(ev("heartbeat", 3_600 * n, consumer="sqs-1", queue="") for n in range(96))]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.settings import Settings
+from streaming.core.settings import QueueRule, Settings
 from tests.core.driving import T0, event
 from tests.judge.driving import Judged, Step, in_steps, judged
 
@@ -188,6 +188,22 @@ def test_dead_letters_that_are_left_expire_by_the_broker_s_count(at_first: int, 
         assert gone == (fires_h or 0) - 73
         assert " of dead-letter queue dead will be lost in " in fired[0].finding.evidence["summary"]
         assert ("message_id" in fired[0].finding.evidence) is (gone == 0)
+
+
+@pytest.mark.parametrize("known_by", ["nobody", "its collector", "configuration"])
+def test_a_retention_that_is_only_assumed_pages_nobody(known_by: str) -> None:
+    """Only receives of the dead-letter queue are reported: four days is the default, and most keep them longer."""
+    seen = {"message_id": "x", "receive_count": 4, "sent_at": event("x", -3 * DAY_MS - 60_000)["at"], "from_queue": "orders"}
+    events = [event("received", 0, "dead", consumer="tool", **seen)]
+    if known_by == "its collector":
+        events.append(event("queue_state", 0, "dead", attributes={"retention_s": 4 * 86_400}))
+    rules = (QueueRule("dead", retention_s=4 * 86_400),) if known_by == "configuration" else ()
+    (fired,) = judged([(0, events)], Settings(now_is_event_time=True, rules=rules)).firing("DeadLetterExpiring")
+    words, assumed = fired.evidence["summary"], known_by == "nobody"
+    assert fired.severity == ("warning" if assumed else "critical")
+    assert fired.evidence.get("retention_assumed", False) is assumed
+    assert ("if its retention is the default of 4 d (not reported)" in words) is assumed
+    assert fired.evidence["expires_at"] == seen["sent_at"] + 4 * DAY_MS
 
 
 def test_more_dead_letters_may_be_gone_than_are_listed() -> None:

@@ -300,14 +300,6 @@ def known_visibility_s(record: Described, settings: Settings) -> float | None:
     return rule.visibility_timeout_s if rule else None
 
 
-def retention_ms(record: Described, settings: Settings) -> int:
-    """Return how long a message lives. NEVER where the system keeps messages until they are settled."""
-    known = known_retention_s(record, settings)
-    if known is None:
-        known = DEFAULT_RETENTION_S.get(record.name.system)
-    return NEVER if known is None else int(known * 1000)
-
-
 def known_retention_s(record: Described, settings: Settings) -> float | None:
     """Return the retention that is reported or configured; None where the system's default can only be assumed."""
     reported = record.number("retention_s")
@@ -315,6 +307,14 @@ def known_retention_s(record: Described, settings: Settings) -> float | None:
         return reported
     rule = settings.rule(record.name)
     return rule.retention_s if rule else None
+
+
+def retention_ms(record: Described, settings: Settings) -> int:
+    """Return how long a message lives. NEVER where the system keeps messages until they are settled."""
+    known = known_retention_s(record, settings)
+    if known is None:
+        known = DEFAULT_RETENTION_S.get(record.name.system)
+    return NEVER if known is None else int(known * 1000)
 
 
 def max_receive_count(record: Described, settings: Settings) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
-from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, reports_no_dead_letter_queue
+from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, known_retention_s, reports_no_dead_letter_queue
 from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO
 from streaming.judge.conditions import once
@@ -299,7 +299,7 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     """The dead letter that expires first has less than min(24 h, a quarter of retention) left.
 
     On standard SQS queues retention runs from the original send; on FIFO queues from the move. Where some of them may be gone,
-    see `expires_by`.
+    see `expires_by`. A retention that is only assumed pages nobody.
     """
     expires_at = expires_by(c)
     if expires_at is None:
@@ -307,7 +307,7 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     left = measures.expiry(expires_at, c.now, c.summary, c.settings)
     if not left.reached:
         return
-    gone = _may_be_gone(c)
+    gone, assumed = _may_be_gone(c), known_retention_s(c.summary, c.settings) is None
     first = next((m for m in c.messages("dead_letter") if m.expires_at_ms == expires_at and not gone), None)
     evidence: dict[str, Any] = {
         "time_left_s": seconds(left.value),
@@ -316,6 +316,8 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         "dead_letters_now": c.summary.numbers["dead_letters"] - gone,
         "clock": "arrival" if c.ordered else "original send",
     }
+    if assumed:
+        evidence["retention_assumed"] = True
     if first is not None:
         evidence["message_id"] = first.message_id
     which = f"Message {first.message_id}" if first is not None else "A message" if gone else "The oldest message"
@@ -323,11 +325,14 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
     if gone:
         evidence["may_be_gone"] = gone
         latest, others = " at the latest", f" {plural(gone, 'older message')} may be gone."
+    kept = f": its retention of {duration_ms(c.retention_ms)} runs"
+    if assumed:
+        kept = f" if its retention is the default of {duration_ms(c.retention_ms)} (not reported), which runs"
     evidence["summary"] = (
-        f"{which} of dead-letter queue {c.name.queue} will be lost in {duration_ms(left.value)}{latest}: "
-        f"its retention of {duration_ms(c.retention_ms)} runs from its {evidence['clock']}.{others}"
+        f"{which} of dead-letter queue {c.name.queue} will be lost in {duration_ms(left.value)}{latest}{kept} "
+        f"from its {evidence['clock']}.{others}"
     )
-    yield c.finding("DeadLetterExpiring", "critical", expires_at - int(left.limit), evidence)
+    yield c.finding("DeadLetterExpiring", "warning" if assumed else "critical", expires_at - int(left.limit), evidence)
 
 
 @once
