@@ -101,23 +101,37 @@ class Context:
     def tracked_near_count(self) -> int:
         """The number of messages tracked now or at the time of the latest count, whichever is nearer to it.
 
-        Since the last poll a backlog may have grown; where sends are reported late, less was known at its time.
+        Since the last poll a backlog may have grown; where sends are reported late, less was known at its time. A count without
+        the messages in flight may be any number from that of the visible messages to that of all.
         """
         counted = sum(self.broker_counts.values())
-        low, high = sorted((self.tracked, self._tracked_at_count()))
-        return min(max(counted, low), high)
+        visible_then, all_then = self._tracked_at_count()
+        now, then = (self.summary.numbers["visible"], visible_then) if self._in_flight_is_uncounted else (self.tracked, all_then)
+        return min(max(counted, min(now, then)), max(self.tracked, all_then))
 
-    def _tracked_at_count(self) -> int:
-        """Return the number of messages tracked at the time of the latest count."""
-        if not self.summary.depths:
-            return self.tracked
-        at = self.summary.depths[-1].at
+    @property
+    def _in_flight_is_uncounted(self) -> bool:
+        """Whether the latest count came without the messages in flight."""
+        visible, in_flight = (self.summary.attributes.get(state) for state in ("visible", "in_flight"))
+        return visible is not None and (in_flight is None or in_flight.at < visible.at)
+
+    def _tracked_at_count(self) -> tuple[int, int]:
+        """Return the numbers of visible messages, and of all, tracked at the time of the latest count."""
+        visible_now = self.summary.numbers["visible"]
+        if self._in_flight_is_uncounted:
+            at = self.summary.attributes["visible"].at
+        elif self.summary.depths:
+            at = self.summary.depths[-1].at
+        else:
+            return visible_now, self.tracked
         then = self.memory.evidence.tracked_at(at)
         if then is not None:
-            return sum(then)
+            return then[0], sum(then)
         # The queue was not judged when this count came, because it was equal to the one before and nothing had changed.
         before = self.recent.last_before(at)
-        return self.recent.value("unsettled", before) if before >= 0 else self.tracked
+        if before < 0:
+            return visible_now, self.tracked
+        return self.recent.value("tracked_visible", before), self.recent.value("unsettled", before)
 
     @property
     def coverage_ratio(self) -> float | None:

@@ -125,6 +125,23 @@ def test_coverage_compares_a_count_with_what_was_tracked_at_its_time(tmp_path: P
     assert all(0.98 <= ratio <= 1.02 for ratio in lines.metric("telemetry_coverage_ratio", queue="q").values())
 
 
+@pytest.mark.parametrize(
+    ("system", "visible", "ratio"),
+    [("aws_sqs", 5, 1), ("cloudflare_queues", 5, 1), ("aws_sqs", 15, 1), ("aws_sqs", 3, 5 / 3), ("aws_sqs", 20, 15 / 20)],
+)
+def test_a_count_without_the_messages_in_flight_covers_any_part_of_them(
+    tmp_path: Path, system: str, visible: int, ratio: float
+) -> None:
+    """Five messages wait and ten are in flight: a count of the waiting ones is no less, and none is more than fifteen."""
+    events = []
+    for at in range(400):
+        about = {"message_id": f"m{at}", "system": system}
+        events += [ev("sent", at, **about), ev("received", at + 5, receive_count=1, **about), ev("deleted", at + 15, **about)]
+    events += [ev("queue_state", at + 0.5, system=system, attributes={"visible": visible}) for at in range(60, 400, 60)]
+    ratios = replayed(ordered(events), tmp_path, until_s=390).metric("telemetry_coverage_ratio", queue="q")
+    assert set(ratios.values()) == {ratio}
+
+
 def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
     """Sends and ends are seen and the counts agree: the tracked messages are published, their ages exact."""
     events = [*worked(900), ev("sent", 600, message_id="old"), *counted([1] * 20 + [2] * 20)]
