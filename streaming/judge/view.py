@@ -192,7 +192,7 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         receive_count_max=numbers["receive_count_max"] if receives else None,
         poison_messages=numbers["poison"] if receives else None,
         stuck_groups=_stuck_groups(summary, evaluation.stuck_groups),
-        groups=_group_states(summary, evaluation.ordered),
+        groups=_group_states(summary, evaluation),
         top_groups=groups,
         other_groups=other_groups,
         other_groups_oldest_ms=other_oldest,
@@ -309,7 +309,15 @@ def _group(g: GroupReport, stuck: bool) -> GroupView:
     )
 
 
-def _group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupState, int]:
+def _group_states(summary: QueueSummary, evaluation: Evaluation) -> dict[GroupState, int]:
+    """Return how many groups are in each state. Which are in flight, and so block others, is not known without their receives."""
+    states = _all_group_states(summary, evaluation.ordered)
+    if states and not evaluation.knowledge.in_flight_is_known:
+        return {"backlog": states["backlog"]}
+    return states
+
+
+def _all_group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupState, int]:
     ordered = summary.ordered_facts
     if ordered is not None:
         return {

@@ -97,3 +97,47 @@ def test_a_head_that_seems_not_to_be_received_is_doubted_for_a_quarter_of_an_hou
     found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, until_s))
     (fired,) = (c for c in found.changes if c.finding.key.signal == "GroupStuck")
     assert 900 <= (fired.at_ms - ev("x", 0)["at"]) / 1000 <= 960
+
+
+def worked_by_groups(*, receives: bool, counted: bool) -> Events:
+    """Return eight groups, each with one message in work for four seconds and nine behind it."""
+    out: Events = []
+    for at in range(0, UNTIL_S, 4):
+        for g in range(8):
+            about = {"group": f"g{g}"}
+            out.append(ev("sent", at + g / 10, NAME, message_id=f"{g}-{at}", sequence=str(8 * at + g), **about))
+            if at >= 40:
+                if receives:
+                    received_at = at - 4 + g / 10 + 0.06
+                    out.append(ev("received", received_at, NAME, message_id=f"{g}-{at - 40}", receive_count=1, **about))
+                out.append(ev("deleted", at + g / 10 + 0.05, NAME, message_id=f"{g}-{at - 40}", **about))
+    for at in range(2, UNTIL_S, 30) if counted else ():
+        numbers = {"visible": min(72, 8 * (at // 4 + 1)), "in_flight": 8 if at > 38 else 0, "delayed": 0}
+        out.append(ev("queue_state", at, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 60, **numbers}))
+    return sorted(out, key=lambda e: e["at"])
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_groups_of_which_no_receive_is_reported_are_not_called_idle(counted: bool) -> None:
+    """Their consumers report what they delete: which groups are in flight is not known, and no collapse of the concurrency."""
+    found = judged(in_steps(worked_by_groups(receives=False, counted=counted), 10, UNTIL_S))
+    assert "ConcurrencyCollapsed" not in {signal for _, signal, _, _ in found.changes_seen()}
+    assert found.snapshots[-1].queues[0].groups == {"backlog": 8}
+
+
+def test_groups_of_which_receives_are_reported_have_all_states() -> None:
+    """The same with complete telemetry."""
+    found = judged(in_steps(worked_by_groups(receives=True, counted=True), 10, 120))
+    assert found.snapshots[-1].queues[0].groups == {"backlog": 8, "in_flight": 8, "blocked": 8, "hidden": 0}
+
+
+def test_consumers_that_delete_during_a_collapse_are_not_said_to_do_nothing() -> None:
+    """One received all messages of a group at once and works on them for an hour, while seven groups wait."""
+    events = [ev("queue_state", 0, NAME, attributes={"kind": "fifo", "visibility_timeout_s": 3_600})]
+    events += [sent("A", n, n / 10) for n in range(10)] + [sent(f"g{g}", n, 2 + g + n / 10) for g in range(7) for n in range(3)]
+    for n in range(10):
+        about = {"message_id": f"A{n}", "group": "A"}
+        events += [ev("received", 1.5, NAME, receive_count=1, **about), ev("deleted", 1.5 + 60 * (n + 1), NAME, **about)]
+    events = [e for e in sorted(events, key=lambda e: e["at"]) if e["at"] < ev("x", 400)["at"]]
+    (found,) = judged(in_steps(events, 10, 400)).firing("ConcurrencyCollapsed")
+    assert found.evidence["summary"].endswith("7 have messages waiting: consumers work one group at a time.")

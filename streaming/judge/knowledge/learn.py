@@ -32,6 +32,7 @@ from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
 from streaming.judge.knowledge.standstill import restart_standstill, update_backlog, update_consumer_activity, update_standstill
 from streaming.judge.knowledge.unseen_moves import unseen_moves
+from streaming.judge.knowledge.unseen_receives import in_flight_is_known
 from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported
 
@@ -69,10 +70,11 @@ def learn(c: Context) -> Knowledge:
     messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent, doubtful=waiting == "contradicted")
     # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
     if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
-        return Knowledge(reason, messages, _tracked_ages(c, reason, latest, waiting))
-    ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
-    ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
-    return Knowledge(reason, messages, ages)
+        ages = _tracked_ages(c, reason, latest, waiting)
+    else:
+        ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
+        ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
+    return Knowledge(reason, messages, ages, in_flight_is_known=in_flight_is_known(summary, evidence))
 
 
 def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:

@@ -50,6 +50,8 @@ class Knowledge:
     """Ages by scope of AGE_SCOPES."""
     near: Mapping[SignalName, Measured] = field(default_factory=dict)
     """How near signals are to firing that only their rules can measure."""
+    in_flight_is_known: bool = True
+    """False: some receives are not reported, so what seems to wait may be in flight."""
 
 
 NOTHING_KNOWN = Knowledge(BasisReason("unknown", "nothing is reported", ""))

@@ -341,7 +341,10 @@ def look_ahead_saturated(c: Context) -> Iterator[Finding]:
 
 @condition("collapsed")
 def collapsed_since(c: Context) -> int | None:
-    """Hardly a group is in flight while several have a backlog. Delayed messages are no backlog."""
+    """Hardly a group is in flight while several have a backlog. Delayed messages are no backlog.
+
+    Where receives are not reported, groups that seem to wait may be in flight.
+    """
     ordered = c.summary.ordered_facts
     collapsed = (
         ordered is not None
@@ -349,6 +352,7 @@ def collapsed_since(c: Context) -> int | None:
         and min(ordered.backlog, c.summary.numbers["visible"]) >= c.thresholds.collapsed_groups_backlog
         and not c.paused
         and not c.is_dead_letter_queue
+        and c.knowledge.in_flight_is_known
     )
     return c.now if collapsed else None
 
@@ -371,7 +375,7 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
     yield Near("ConcurrencyCollapsed", lasted)
     if not lasted.reached:
         return
-    receiving = c.summary.last_received_at >= since
+    works = c.summary.last_received_at >= since or c.samples_of(c.now - since).change("deleted", since) > 0
     evidence = {
         "groups_in_flight": ordered.in_flight,
         "groups_backlog": ordered.backlog,
@@ -379,7 +383,7 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
         "summary": (
             f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration_ms(c.now - since)} "
             f"while {ordered.backlog} have messages waiting: "
-            f"{'consumers work one group at a time' if receiving else 'consumers receive nothing'}."
+            f"{'consumers work one group at a time' if works else 'consumers receive nothing'}."
         ),
     }
     finding = c.finding("ConcurrencyCollapsed", "warning", since, evidence)
