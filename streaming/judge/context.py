@@ -181,6 +181,11 @@ class Context:
         """The queue's basis of knowledge."""
         return self.knowledge.reason.basis
 
+    @property
+    def judged_by_counts(self) -> bool:
+        """Whether the broker's counts show what consumers do, because not all messages or not all receives are reported."""
+        return self.basis != "messages" or (not self.knowledge.in_flight_is_known and "visible" in self.summary.attributes)
+
     @cached_property
     def settled_total(self) -> int:
         return sum(self.summary.total(name) for name in END_TOTALS)

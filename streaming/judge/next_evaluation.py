@@ -89,7 +89,7 @@ def is_steady(c: Context) -> bool:
     numbers = c.summary.numbers
     tracked = Depth(depth.at, numbers["visible"], numbers["in_flight"], numbers["delayed"] if depth.delayed >= 0 else -1)
     agreed = all(claim.is_long(c.now) for claim in (e.tracked, e.ends, e.sends, e.rows))
-    return c.basis == "messages" and depth == tracked and agreed
+    return not c.judged_by_counts and depth == tracked and agreed
 
 
 def _is_under_way(c: Context) -> bool:
@@ -174,7 +174,7 @@ def _moments(c: Context) -> Iterator[int]:
             yield summary.attributes[state].at + COUNTS_FRESH_MS + 1
     if summary.numbers["used_up"]:
         yield summary.last_received_at + RECEIVING_MS + 1
-    if c.basis != "messages":
+    if c.judged_by_counts:
         # The status by the counts of the last minutes: see `queue_status`.
         yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + IDLE_MS

@@ -74,7 +74,11 @@ def learn(c: Context) -> Knowledge:
     else:
         ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
         ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
-    return Knowledge(reason, messages, ages, in_flight_is_known=in_flight_is_known(summary, evidence))
+    known = in_flight_is_known(summary, evidence)
+    if not known and c.broker_counts.get("visible") == 0:
+        # What seems to wait is in flight.
+        ages.pop("visible", None)
+    return Knowledge(reason, messages, ages, in_flight_is_known=known)
 
 
 def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:

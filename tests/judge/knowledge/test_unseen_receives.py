@@ -1,0 +1,70 @@
+"""Consumers that report what they delete and not what they receive: what is in flight seems to wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.replaying import ev
+from tests.core.driving import T0
+from tests.judge.driving import Judged, in_steps, judged
+
+pytestmark = pytest.mark.simulation
+
+Events = list[dict[str, Any]]
+UNTIL_S = 900
+WORK_S = 200
+
+
+def messages(*, dies_s: int = UNTIL_S) -> Events:
+    """Return a message every half minute, received at once, unseen, and deleted at the end of its work, until consumers die."""
+    sent = [ev("sent", at, message_id=f"m{at}") for at in range(0, UNTIL_S, 30)]
+    return sent + [ev("deleted", at + WORK_S, message_id=f"m{at}") for at in range(0, dies_s - WORK_S, 30)]
+
+
+def counts(*, dies_s: int = UNTIL_S) -> Events:
+    """Return what the broker counts, just after each send. The windows of dead consumers end a minute later."""
+    out = []
+    for at in range(2, UNTIL_S, 30):
+        alive = at - at % 30
+        in_work = len([sent for sent in range(0, alive + 1, 30) if sent < dies_s and at < sent + WORK_S])
+        waiting = len([sent for sent in range(0, alive + 1, 30) if sent + WORK_S >= dies_s])
+        visible, in_flight = (0, in_work) if at < dies_s + 60 else (waiting, 0)
+        out.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
+    return out
+
+
+def seen(*events: Events) -> Judged:
+    """Judged every ten seconds."""
+    return judged(in_steps(sorted((e for some in events for e in some), key=lambda e: e["at"]), 10, UNTIL_S - 10))
+
+
+def test_what_is_in_flight_is_not_said_to_wait() -> None:
+    """No message is visible at any count: none has an age as a visible one, and the queue does not lag."""
+    found = seen(messages(), counts())
+    queues = [snapshot.queues[0] for snapshot in found.snapshots if snapshot.at_ms >= T0 + 60_000]
+    assert {queue.status for queue in queues} == {"ok"}
+    assert not any("visible" in queue.oldest_ms for queue in queues)
+    assert queues[-1].oldest_ms["all"] == T0 + 720_000
+    assert not [change for change in found.changes_seen() if change[1] in ("QueueLagging", "QueueStalled")]
+
+
+def test_consumers_that_die_are_noticed_by_the_counts() -> None:
+    """The backlog grows and nothing is in flight: the queue has stopped, and what waits has an age."""
+    found = seen(messages(dies_s=400), counts(dies_s=400))
+    assert found.firing("QueueStalled")
+    queue = found.snapshots[-1].queues[0]
+    assert queue.status == "stopped"
+    assert queue.oldest_ms["visible"] >= T0 + 210_000
+
+
+def test_a_backlog_that_only_began_does_not_lag() -> None:
+    """Every two seconds a message, 40 s old when it is deleted: the counts grow at first, the ages do not."""
+    events = [ev("sent", at, message_id=f"m{at}") for at in range(0, UNTIL_S, 2)]
+    events += [ev("deleted", at + 40, message_id=f"m{at}") for at in range(0, UNTIL_S - 40, 2)]
+    for at in range(15, UNTIL_S, 30):
+        unsettled, in_flight = min(at // 2 + 1, 20), 4 if at > 32 else 0
+        events.append(ev("queue_state", at, attributes={"visible": unsettled - in_flight, "in_flight": in_flight, "delayed": 0}))
+    found = seen(events)
+    assert {snapshot.queues[0].status for snapshot in found.snapshots if snapshot.at_ms >= T0 + 60_000} == {"ok"}
