@@ -18,6 +18,7 @@ from streaming.core.state.queues import NEVER, TOTALS
 from streaming.judge.durations import durations
 from streaming.judge.evaluation import Evaluation
 from streaming.judge.knowledge.basis import Basis
+from streaming.judge.knowledge.unseen_receives import receives_are_unseen
 from streaming.judge.snapshot import ConsumerView, GroupState, GroupView, MessageView, QueueView
 
 _revisions = count(1)
@@ -164,6 +165,8 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
     numbers = summary.numbers
     depth, reason = evaluation.knowledge.depth, evaluation.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
+    # Without receives these are only known if another event reports how often a message was delivered.
+    counts_receives = receives and not receives_are_unseen(summary)
     top_k = settings.top_k
     groups, other_groups, other_oldest = _groups(summary, evaluation.stuck_groups, top_k)
     held = summary.consumers
@@ -189,8 +192,10 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         age_counts=tuple(summary.age_counts) if reason.basis == "messages" else (),
         age_sum_s=numbers["age_sum_ms"] / 1000,
         totals=_totals(summary, reason.basis),
-        receive_count_max=numbers["receive_count_max"] if receives else None,
-        poison_messages=numbers["poison"] if receives else None,
+        receive_count_max=numbers["receive_count_max"]
+        if counts_receives or (receives and numbers["receive_count_max"])
+        else None,
+        poison_messages=numbers["poison"] if counts_receives or (receives and numbers["poison"]) else None,
         stuck_groups=_stuck_groups(summary, evaluation.stuck_groups),
         groups=_group_states(summary, evaluation),
         top_groups=groups,
@@ -221,10 +226,12 @@ _SEND_TOTALS, _TAKE_TOTALS = ("sent",), ("received", "deleted", "dead_lettered",
 
 
 def _totals(summary: QueueSummary, basis: Basis) -> dict[str, int]:
-    """Return the reported running totals: that of sends where sends are seen, the others where consumers are."""
+    """Return the reported running totals: that of sends where sends are seen, that of receives where these are, and so on."""
     if not summary.messages_seen:
         return {}
     totals = {name: n for name, n in zip(TOTALS, summary.totals, strict=True) if not name.endswith("_ms")}
+    if receives_are_unseen(summary):
+        del totals["received"]
     if basis == "consumers" and not totals["sent"]:
         return {name: value for name, value in totals.items() if name not in _SEND_TOTALS}
     if basis == "producers":

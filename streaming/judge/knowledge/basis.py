@@ -221,6 +221,13 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
     )
 
 
+def without_receives(reason: BasisReason, name: str) -> BasisReason:
+    """Return the same basis, with the words that receives are missing as well."""
+    step = "instrument the receives of its consumers"
+    next_step = f"{reason.next_step}; {step}" if reason.next_step else step
+    return BasisReason(reason.basis, f"{reason.why}; receives of {name} are not seen", next_step)
+
+
 def _agreement(signs: Signs, name: str) -> BasisReason:
     if signs.counts_fresh:
         return BasisReason("messages", "sends and ends are seen, and the broker's counts agree", "")

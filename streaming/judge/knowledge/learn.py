@@ -25,6 +25,7 @@ from streaming.judge.knowledge.basis import (
     many_went_unseen,
     passed_over,
     sides,
+    without_receives,
 )
 from streaming.judge.knowledge.compare import compare_count, is_far_below, update_report_delay, update_tracked_at_counts
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
@@ -32,7 +33,7 @@ from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
 from streaming.judge.knowledge.standstill import restart_standstill, update_backlog, update_consumer_activity, update_standstill
 from streaming.judge.knowledge.unseen_moves import unseen_moves
-from streaming.judge.knowledge.unseen_receives import in_flight_is_known
+from streaming.judge.knowledge.unseen_receives import in_flight_is_known, receives_are_unseen
 from streaming.judge.knowledge.visible_counts import compare_visible_count
 from streaming.judge.knowledge.windows import every_end_is_reported
 
@@ -64,6 +65,8 @@ def learn(c: Context) -> Knowledge:
         unseen_moves=unseen_moves(c) if c.is_dead_letter_queue or evidence.tracked.contradicted_at else "",
     )
     reason = basis_of(evidence, signs, c.name.queue, c.now)
+    if receives_are_unseen(summary):
+        reason = without_receives(reason, c.name.queue)
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
     waiting = _waiting(c, latest)

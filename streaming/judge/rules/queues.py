@@ -15,6 +15,7 @@ from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context
 from streaming.judge.knowledge.pauses import longest_of_schedule, may_be_schedule
+from streaming.judge.knowledge.unseen_receives import receives_are_unseen
 from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
 from streaming.judge.signals import Finding
@@ -91,6 +92,8 @@ def _what_consumers_do(c: Context, since: int, *, prefetched: int, passed: int) 
         in_flight = _in_flight(c)
         held = f", and {plural(in_flight, 'message')} still in flight" if in_flight else ""
         return f"no consumer receives any more; the last receive was {duration_ms(c.now - received)} ago{held}"
+    if receives_are_unseen(c.summary):
+        return f"nothing was finished for {duration_ms(c.now - c.summary.last_settled_at)}; receives are not reported"
     if c.basis in ("messages", "consumers", "partial"):
         return "no consumer received anything"
     return "nothing is in flight and the backlog does not fall, by the broker's own counts"

@@ -68,3 +68,49 @@ def test_a_backlog_that_only_began_does_not_lag() -> None:
         events.append(ev("queue_state", at, attributes={"visible": unsettled - in_flight, "in_flight": in_flight, "delayed": 0}))
     found = seen(events)
     assert {snapshot.queues[0].status for snapshot in found.snapshots if snapshot.at_ms >= T0 + 60_000} == {"ok"}
+
+
+def deletions(n: int, *, sends: bool = False, receives: int = 0) -> Events:
+    """Return so many messages, one every four seconds, and the first `receives` of their receives."""
+    out = [ev("deleted", 4 * i + 2, message_id=f"m{i}") for i in range(n)]
+    out += [ev("received", 4 * i + 1, message_id=f"m{i}", receive_count=1) for i in range(receives)]
+    return out + [ev("sent", 4 * i, message_id=f"m{i}") for i in range(n if sends else 0)]
+
+
+@pytest.mark.parametrize("sends", [False, True])
+@pytest.mark.parametrize(
+    ("n", "receives", "known"), [(4, 0, True), (5, 0, False), (5, 1, True)], ids=["a few", "none", "one received"]
+)
+def test_without_receives_their_numbers_are_left_out(n: int, receives: int, known: bool, sends: bool) -> None:
+    """Zeros would say that nobody receives; a few deletions may be of messages that were received before."""
+    queue = (
+        judged(in_steps(sorted(deletions(n, sends=sends, receives=receives), key=lambda e: e["at"]), 10, 30))
+        .snapshots[-1]
+        .queues[0]
+    )
+    assert queue.totals["deleted"] == n
+    assert ("received" in queue.totals, queue.receive_count_max is not None, queue.poison_messages is not None) == (known,) * 3
+    assert ("receives of q are not seen" in queue.basis_reason, "receives" in queue.next_step) == (not known,) * 2
+
+
+def test_receive_counts_of_other_events_are_shown() -> None:
+    """A consumer that gives a message back says how often it was delivered."""
+    events = [*deletions(5), ev("released", 25, message_id="back", receive_count=3)]
+    queue = judged(in_steps(events, 10, 30)).snapshots[-1].queues[0]
+    assert (queue.receive_count_max, queue.poison_messages, "received" in queue.totals) == (3, 1, False)
+
+
+def test_sends_that_nobody_received_yet_have_zeros() -> None:
+    """There, they are right."""
+    queue = judged(in_steps([ev("sent", at, message_id=f"m{at}") for at in range(20)], 10, 30)).snapshots[-1].queues[0]
+    assert (queue.receive_count_max, queue.poison_messages, queue.totals["received"]) == (0, 0, 0)
+
+
+def test_a_stall_without_receives_says_what_is_known() -> None:
+    """Deletions were reported until the stall, and receives never: not that nobody received anything."""
+    polls = [(0, 1)] * 11 + [(5 * n, 0) for n in range(1, 19)]
+    events = deletions(75)
+    for i, (visible, in_flight) in enumerate(polls):
+        events.append(ev("queue_state", 30 * i, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
+    (stalled,) = seen(events).firing("QueueStalled")
+    assert stalled.evidence["summary"].endswith("visible: nothing was finished for 9 min; receives are not reported.")
