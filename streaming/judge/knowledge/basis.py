@@ -36,6 +36,8 @@ OVERTAKEN_MS = 15_000
 """A group's head was overtaken if a message sent that much later was received: its own receive would be reported by then."""
 PASSED_OVER_KEPT_MS = 60_000
 """A passed-over group is visible only while one of its messages is in flight, so it is remembered for this long."""
+CHANGED_RATIO = 0.1
+"""So much less is seen now than in the latest counts together: less is reported than before."""
 QUIET_MS = 3_600_000
 """Message events older than this do not show who is instrumented now."""
 
@@ -83,6 +85,8 @@ class Signs(NamedTuple):
     """It is a dead-letter queue, which needs no consumer."""
     unseen_moves: str = ""
     """Which moves to a dead-letter queue are probably missing, in words: see `unseen_moves`."""
+    coverage_ratio: float | None = None
+    """The share of the counted messages that is tracked, if it has been off for long: of now, unlike the sums over the counts."""
 
 
 def sides(past: Window, now: int) -> Sides:
@@ -215,7 +219,7 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
     if signs.unseen_moves and seen.ends and (signs.dead_letters or not few_sends):
         return BasisReason("partial", signs.unseen_moves, "")
     if seen.deliveries or seen.sends:
-        return BasisReason("partial", _missing(e, seen, name), _next_step(e, seen, name))
+        return BasisReason("partial", _missing(e, seen, name, signs.coverage_ratio), _next_step(e, seen, name))
     return BasisReason(
         "counts" if signs.counts_fresh else "unknown", "no message was reported lately", f"instrument the consumers of {name}"
     )
@@ -240,13 +244,15 @@ def _agreement(signs: Signs, name: str) -> BasisReason:
 _DELETIONS = "instrument the deletions of {}: only deliveries by its consumers are reported"
 
 
-def _missing(e: Evidence, seen: Sides, name: str) -> str:
+def _missing(e: Evidence, seen: Sides, name: str, coverage_ratio: float | None) -> str:
     if not seen.ends:
         return f"deletions of {name} are not seen"
     if seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO:
         return f"sends of {seen.unsent_ratio:.0%} of the messages of {name} are not seen"
     if e.tracked_sum < e.counted_sum:
         part = e.tracked_sum / e.counted_sum if e.counted_sum else 0.0
+        if coverage_ratio is not None and coverage_ratio < part - CHANGED_RATIO:
+            part = coverage_ratio
         return f"about {part:.0%} of the messages the broker counts are seen"
     return f"ends of some messages of {name} are not seen"
 

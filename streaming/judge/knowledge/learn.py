@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 Waiting = Literal["believed", "uncounted", "contradicted"]
 """What the latest count says of messages that seem to wait: enough, it is older than they are, or it does not show them."""
 
+COVERAGE_OFF = "coverage"
+"""The condition that the coverage is off, as the evaluation before remembered it."""
+
 MOST_DOUBTFUL = 3
 """More waiting messages than this were hardly all received by consumers that do not report, if others do."""
 
@@ -63,6 +66,7 @@ def learn(c: Context) -> Knowledge:
         shown_again=c.memory.basis == "messages" or evidence.agreed_while_active_ms(summary.last_received_at) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,
         unseen_moves=unseen_moves(c) if c.is_dead_letter_queue or evidence.tracked.contradicted_at else "",
+        coverage_ratio=_lasting_coverage(c),
     )
     reason = basis_of(evidence, signs, c.name.queue, c.now)
     if receives_are_unseen(summary):
@@ -129,6 +133,12 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
             evidence.visible_at, evidence.visible_then = reported_at, reported
             if reported_at <= c.now - REPORTS_LAG_MS:
                 compare_visible_count(evidence, c.recent, visible_is_known=_visible_is_known(c))
+
+
+def _lasting_coverage(c: Context) -> float | None:
+    """Return the coverage if it has been off for as long as TelemetryPartial takes, None otherwise."""
+    since = c.memory.since.get(COVERAGE_OFF, c.now)
+    return c.coverage_ratio if c.now - since >= c.thresholds.coverage_s * 1000 else None
 
 
 def _visible_is_known(c: Context) -> bool:

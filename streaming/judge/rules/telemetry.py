@@ -10,6 +10,7 @@ from streaming.core.settings import Settings
 from streaming.judge import measures
 from streaming.judge.conditions import condition
 from streaming.judge.context import DAY_MS, Context
+from streaming.judge.knowledge.learn import COVERAGE_OFF
 from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.signals import Finding, SignalKey
@@ -71,7 +72,7 @@ def clock_untrusted(clock: Clock, now: int, settings: Settings) -> Iterator[Find
         yield Finding(SignalKey("ClockUntrusted", "", "", "", part="senders"), "warning", clock.ahead_at, evidence)
 
 
-@condition("coverage")
+@condition(COVERAGE_OFF)
 def uncovered_since(c: Context) -> int | None:
     """Tracked messages are too far from the broker's own count."""
     ratio = c.coverage_ratio
