@@ -148,7 +148,7 @@ def scheduled_ms(c: Context) -> int:
     `may_be_schedule`. Where a stall is judged by the broker's counts, their pauses count as well.
     """
     longest_ms = _longest_pause_ms(c)
-    if c.judged_by_counts:
+    if c.basis != "messages":
         known_since, day_began_at, worked_until = int(c.past.at[0]), c.now - SCHEDULE_MS, c.memory.evidence.life_at
         counted_ms = longest_of_schedule(c.memory.pauses, known_since, day_began_at, LATEST_PAUSES, worked_until)
         longest_ms = max(longest_ms, counted_ms)
@@ -254,7 +254,7 @@ def _none_visible_at(c: Context) -> int:
 
 def _by_counts(c: Context) -> bool:
     """Whether the broker's counts must show a stall."""
-    return c.judged_by_counts and "visible" in c.summary.attributes
+    return c.basis != "messages" and "visible" in c.summary.attributes
 
 
 def _stalled_by_counts(c: Context) -> int | None:
