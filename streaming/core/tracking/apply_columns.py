@@ -29,7 +29,6 @@ from streaming.core.tracking.apply_deliveries import apply_deliveries, apply_win
 from streaming.core.tracking.apply_ends import apply_ends
 from streaming.core.tracking.delivery_order import end_again, forget_outrun, note_restarts
 from streaming.core.tracking.durations import count_durations
-from streaming.core.tracking.former_lives import count_former_lives, of_former_life
 from streaming.core.tracking.overtaken import note_reached
 from streaming.core.tracking.results import ACCEPTED, DUPLICATE
 from streaming.core.tracking.retention import withdraw_disproved
@@ -38,19 +37,6 @@ from streaming.core.tracking.segments import Segments, count_rows
 
 def apply_segments(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
     """Apply one epoch of every message. Returns the results with duplicates filled in."""
-    former = of_former_life(state, seg)
-    if former.any():
-        duplicate, kept = np.zeros(len(former), dtype=bool), ~former
-        duplicate[former] = count_former_lives(state, seg, former)
-        if kept.any():
-            duplicate[kept] = _apply(state, events, seg.some(kept), settings)
-    else:
-        duplicate = _apply(state, events, seg, settings)
-    return np.where(duplicate & (results == ACCEPTED), DUPLICATE, results).astype(np.uint8)
-
-
-def _apply(state: ShardState, events: Events, seg: Segments, settings: Settings) -> Array:
-    """Apply events to the rows of their messages, and return which are duplicates."""
     duplicate = np.zeros(len(seg["code"]), dtype=bool)
     _entered(state, seg, duplicate, settings)
     _touched(state, seg)
@@ -67,7 +53,7 @@ def _apply(state: ShardState, events: Events, seg: Segments, settings: Settings)
     note_reached(state, seg.rows)
     apply_ends(state, events, seg, duplicate, settings)
     count_durations(state, seg.rows)
-    return duplicate
+    return np.where(duplicate & (results == ACCEPTED), DUPLICATE, results).astype(np.uint8)
 
 
 def _entered(state: ShardState, seg: Segments, duplicate: Array, settings: Settings) -> None:

@@ -21,13 +21,6 @@ class Segments:
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
 
-    def some(self, mask: Array) -> Segments:
-        """Return those of the events that are in `mask`, with the rows of their messages."""
-        chosen = nonzero(mask)
-        columns = {name: values[chosen] for name, values in self.columns.items()}
-        starts = nonzero(run_starts(columns["key"]))
-        return Segments(columns, starts, self.rows[self.of_event[chosen[starts]]])
-
     def last(self, mask: Array) -> Array:
         """Return, per message, the position of its last event in `mask`, -1 for none."""
         return np.maximum.reduceat(np.where(mask, np.arange(len(mask)), -1), self.starts)
