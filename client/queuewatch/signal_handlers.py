@@ -10,7 +10,7 @@ import contextlib
 import functools
 import signal
 from traceback import walk_tb
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 
 def raise_if_of_signal_handler(error: BaseException) -> None:
@@ -22,7 +22,7 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
     raised: BaseException | None = error
     while raised is not None:
         frames = [frame for frame, _ in walk_tb(raised.__traceback__)]
-        if any(frame.f_code in codes for frame in frames):
+        if any(frame.f_code in codes and _has_interrupted(frame) for frame in frames):
             raise raised
         # An exception that is handled meanwhile may lead to another one. But what the application itself is handling when it
         # calls the library is no cause: that was caught in a function that is not among these.
@@ -38,6 +38,16 @@ class suppress(contextlib.suppress):  # noqa: N801 -- as the class that it repla
         if suppressed and error is not None:
             raise_if_of_signal_handler(error)
         return suppressed
+
+
+def _has_interrupted(frame: FrameType) -> bool:
+    """Return whether a call is that of a handler: it is given the frame that it interrupts, which is the one that called it.
+
+    Functions of the same code may be called otherwise, as all that one decorator wraps.
+    """
+    values = list(frame.f_locals.values())
+    values += [part for value in values if isinstance(value, tuple) for part in value]
+    return any(value is frame.f_back for value in values)
 
 
 def _code_of(handler: object) -> CodeType | None:

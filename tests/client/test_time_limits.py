@@ -159,10 +159,17 @@ def test_an_error_at_any_line_leaves_no_attributes_in_a_response(client: Any) ->
         assert [sorted(message) for message in answer["Messages"]] == [["Body", "MessageId", "ReceiptHandle"]] * 3
 
 
+def _decorated(function: Callable[..., object]) -> Callable[..., object]:
+    def wrapper(*values: object) -> object:
+        return function(*values)
+
+    return wrapper
+
+
 @pytest.mark.parametrize(
     "handler",
-    [_over, functools.partial(_over, raised=None), _Limit().over, _Limit()],
-    ids=["function", "partial", "method", "object"],
+    [_over, functools.partial(_over, raised=None), _Limit().over, _Limit(), _decorated(_over)],
+    ids=["function", "partial", "method", "object", "decorated"],
 )
 def test_every_kind_of_handler_is_recognized(client: Any, watching: Watch, handler: Callable[..., object]) -> None:
     """Celery sets a function and RQ a method; the limit ends here by a real timer, while the hook is at work."""
@@ -184,6 +191,15 @@ def test_the_same_error_of_a_hook_is_no_time_limit(client: Any, watching: Watch)
     assert watching._hooks is not None
     watching._hooks._deliver = lambda _: _over()
     with handled(_Limit().over):
+        client.receive_message(QueueUrl=URL)
+    assert watching.stats()["hook_errors"] == 1
+
+
+def test_functions_of_one_decorator_are_told_apart(client: Any, watching: Watch) -> None:
+    """They have the same code: only what is called with the frame that it interrupts is a handler."""
+    assert watching._hooks is not None
+    watching._hooks._deliver = _decorated(_over)
+    with handled(_decorated(_over)):
         client.receive_message(QueueUrl=URL)
     assert watching.stats()["hook_errors"] == 1
 
