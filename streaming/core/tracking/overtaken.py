@@ -41,7 +41,9 @@ def note_reached(state: ShardState, rows: Array) -> None:
     group, hi, lo, at = (live.at(name, rows) for name in ("group", "seq_hi", "seq_lo", "last_received"))
     order = np.lexsort((at, lo, hi, group))
     rows, group, hi, lo, at = rows[order], group[order], hi[order], lo[order], at[order]
+    # A clearly earlier receive of a higher position is one of before positions began again.
     higher = _is_after(hi, lo, groups.reached_hi[group], groups.reached_lo[group])
+    higher &= at >= groups.reached_at[group] - CLOCKS_DIFFER_MS
     same = (hi == groups.reached_hi[group]) & (lo == groups.reached_lo[group])
     newer = higher | (same & (at > groups.reached_at[group])) | (groups.reached_at[group] == 0)
     sent = np.where((live.at("flags", rows) & F_SENT_KNOWN) != 0, live.at("sent", rows), 0)

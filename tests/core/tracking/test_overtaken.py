@@ -156,6 +156,19 @@ def test_once_positions_have_begun_again_the_later_ones_overtake(read_at_once: b
     assert (summary.total("reconciled"), summary.numbers["in_flight"], summary.numbers["visible"]) == (1, 1, 0)
 
 
+def test_a_late_report_of_before_positions_began_again_changes_nothing() -> None:
+    """The report of the old message's deletion is read after a later one has overtaken the first one of the new numbers."""
+    old = [one("sent", 0, "1000"), one("received", 1, "1000", receive_count=1), one("deleted", 2, "1000")]
+    again = [one("sent", 300, "1"), one("sent", 360, "2"), one("received", 540, "2", receive_count=1), one("deleted", 541, "2")]
+    first, last = old[:2], [old[2]]
+    steps = [
+        (at_s * 1_000, [e | {"queue": "q.fifo"} for e in events])
+        for at_s, events in ((3, first), (545, again), (545, last), (900, []))
+    ]
+    summary = run_steps(steps, restart=True)[-1].queues[QueueName("aws_sqs", "", "q.fifo")]
+    assert (summary.total("reconciled"), summary.numbers["visible"]) == (1, 0)
+
+
 def test_a_position_received_within_a_minute_of_the_send_may_still_overtake() -> None:
     """The sender and the consumer date by different clocks."""
     assert left([one("sent", 60, FIRST), *SOON_DONE])[0] == 1
