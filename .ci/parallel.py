@@ -56,8 +56,9 @@ def _stopped(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[byte
     """End a process with the block, and give it the time to stop its services. After Ctrl-C it is ending already."""
     try:
         yield process
-    except SystemExit:
-        process.terminate()
+    except BaseException as error:
+        if not isinstance(error, KeyboardInterrupt):
+            process.terminate()
         raise
     finally:
         process.wait()

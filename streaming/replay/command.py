@@ -116,12 +116,14 @@ def _parsed(option: str, parse: Callable[[str], int], text: str) -> int:
 def _check_writable(report: Path | None, files: Sequence[Path]) -> None:
     """Raise `ReplayError` before the work starts if the report cannot be written, or would replace a recording."""
     if report is not None:
-        if report.exists() and any(report.samefile(file) for file in files if file.exists()):
-            raise ReplayError(f"--report {report}: it is a recording to replay, and would be overwritten: give another file")
         try:
-            report.open("a").close()
+            is_recording = report.exists() and any(report.samefile(file) for file in files if file.exists())
+            if not is_recording:
+                report.open("a").close()
         except OSError as error:
             raise ReplayError(_unwritable(report, error)) from error
+        if is_recording:
+            raise ReplayError(f"--report {report}: it is a recording to replay, and would be overwritten: give another file")
 
 
 def _unwritable(report: Path, error: OSError) -> str:

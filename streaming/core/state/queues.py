@@ -47,7 +47,7 @@ or end; `touched_unsent`: those of them without a reported send. `unseen_receive
 count. `failed`: deliveries that ended without a settlement. `outlived`: messages settled after the visibility window of the
 delivery that settled them had ended, and deliveries whose settlement was refused for that. `wait_ms`, `processing_ms`,
 `sojourn_ms`: the sums of the times that `durations` counts. `found_later`: those reconciled away of which a delivery or
-end was reported later, and those expired by time of which something was that shows that they were not. `processed`: those
+end was reported later, and those expired by time of which a later report shows that they had not expired. `processed`: those
 whose time from the last receive to the deletion is in `processing_ms`.
 """
 (
