@@ -16,6 +16,8 @@ COUNTS_FRESH_MS = 600_000
 """Older counts are not used as current."""
 OVERDUE_RATIO = 1.25
 """The next count is overdue after this many times the interval between the last two: polls may be far apart, and come late."""
+LONGEST_INTERVAL_MS = 900_000
+"""Two counts that are further apart are not of two polls in a row: the collector was gone between them."""
 
 
 def overdue_from(summary: QueueSummary) -> int | None:
@@ -24,4 +26,5 @@ def overdue_from(summary: QueueSummary) -> int | None:
     # A count without the messages in flight is not one of these.
     if counted is None or len(depths) < 2 or depths[-1].at < counted.at:
         return None
-    return depths[-1].at + int(OVERDUE_RATIO * (depths[-1].at - depths[-2].at))
+    interval_ms = depths[-1].at - depths[-2].at
+    return depths[-1].at + int(OVERDUE_RATIO * interval_ms) if interval_ms <= LONGEST_INTERVAL_MS else None

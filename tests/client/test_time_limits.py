@@ -198,7 +198,7 @@ def test_the_same_error_of_a_hook_is_no_time_limit(client: Any, watching: Watch)
 def test_functions_of_one_decorator_are_told_apart(client: Any, watching: Watch) -> None:
     """They have the same code: only what is called with the frame that it interrupts is a handler."""
     assert watching._hooks is not None
-    watching._hooks._deliver = _decorated(_over)
+    watching._hooks._deliver = _decorated(_over)  # type: ignore[assignment]
     with handled(_decorated(_over)):
         client.receive_message(QueueUrl=URL)
     assert watching.stats()["hook_errors"] == 1

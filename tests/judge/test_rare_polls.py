@@ -81,3 +81,13 @@ def test_a_queue_is_stale_when_its_next_count_is_overdue() -> None:
         found = judged(in_steps([*sends, *counts("q", [0, every_s])], 10, every_s + 900))
         stale = [(s.at_ms - T0) // 1000 for s in found.snapshots if s.queues[0].status == "stale"]
         assert next(t for t in stale if t > every_s) == every_s + stale_s
+
+
+def test_a_collector_that_was_gone_for_hours_and_ends_after_one_poll_is_noticed() -> None:
+    """The time between two counts is no interval between polls then."""
+    polls = [*range(0, 300, 30), 7_800]
+    sends = [event("sent", 0, "q", message_id="m")]
+    found = judged(in_steps([*sends, *counts("q", polls)], 30, 8_400))
+    last = {(s.at_ms - T0) // 1000: s.queues[0].status for s in found.snapshots}
+    assert last[7_830] != "stale"
+    assert last[7_920] == "stale"
