@@ -37,7 +37,7 @@ TAIL = """
 ## Native histograms
 
 `/metrics/native` has `queuewatch_wait_seconds`, `queuewatch_processing_seconds` and `queuewatch_sojourn_seconds` as native
-histograms: one series for each queue, and quantiles that are at most 19 % off (schema 2, four buckets per doubling) for
+histograms: one series for each queue, and quantiles that are at most 19% off (schema 2, four buckets per doubling) for
 durations of any length, while a classic bucket may end at six times the duration it starts at. Scrape it with a second job:
 
 ```yaml

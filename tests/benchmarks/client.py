@@ -46,7 +46,7 @@ def measure(run: Run, *, quick: bool) -> None:
         detail["clock_us"] = spent.clock_us
         what = f"a watched call, {words}: processor time in our hooks"
         run.add(Figure(f"client.{case}.median", f"{what}, median", spent.cpu_us(50), "µs", at_most=MEDIAN_US, detail=detail))
-        run.add(Figure(f"client.{case}.p99", f"{what}, 99 %", spent.cpu_us(99), "µs", at_most=P99_US, detail=detail))
+        run.add(Figure(f"client.{case}.p99", f"{what}, 99%", spent.cpu_us(99), "µs", at_most=P99_US, detail=detail))
 
 
 class Spent:

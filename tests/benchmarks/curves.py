@@ -17,7 +17,7 @@ from sinks import svg
 WIDTH, HEIGHT = 810, 340
 TOP, BOTTOM = 40, 280
 LEFT_PANEL, RIGHT_PANEL = (60, 370), (450, 760)
-QUEUE_STEPS: Final = {"touched": "a tenth touched (1 % of 100,000)", "untouched": "none touched", "counted": "all counted"}
+QUEUE_STEPS: Final = {"touched": "a tenth touched (1% of 100,000)", "untouched": "none touched", "counted": "all counted"}
 _DEFAULTS: Final = ("build/bench.json", "docs/images/scale.svg")
 _COUNTS: Final = ((100, "100"), (1_000, "1,000"), (10_000, "10,000"), (100_000, "100,000"))
 _LIVE: Final = ((1e5, "100,000"), (1e6, "1 million"), (5e6, "5 million"))

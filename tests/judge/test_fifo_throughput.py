@@ -44,8 +44,8 @@ def throughput(
         (1.9, PER_QUEUE, 400, 2, True),
     ],
     ids=[
-        "95 %",
-        "80 %",
+        "95%",
+        "80%",
         "four minutes",
         "high throughput",
         "half switched on",

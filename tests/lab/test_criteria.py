@@ -53,7 +53,7 @@ def test_an_age_is_compared_with_the_true_age_in_its_scope(scope: str, age_s: fl
 @pytest.mark.parametrize(
     ("published_depth", "said", "off"),
     [(100, 100, 0), (105, 100, 0), (106, 100, 0.06), (2, 1, 0), (None, 100, None), (1, 100, 0), (0, 100, 0), (3, 1, 2.0)],
-    ids=["same", "5 %", "6 %", "one more", "absent", "the truth", "the truth, one less", "two more of one"],
+    ids=["same", "5%", "6%", "one more", "absent", "the truth", "the truth, one less", "two more of one"],
 )
 def test_depth_may_agree_with_the_brokers_count_or_the_truth(published_depth: int | None, said: int, off: float | None) -> None:
     """The broker's count may be late; the truth at 120 s is one message."""

@@ -23,7 +23,7 @@ DURATIONS: Final = ("wait", "processing", "sojourn")
 """Sent to first received; last received to deleted; sent to deleted."""
 DURATION_BUCKETS_S: Final[tuple[float, ...]] = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
 NATIVE_SCHEMA: Final = 2
-"""Four native buckets per doubling: each is 19 % wide."""
+"""Four native buckets per doubling: each is 19% wide."""
 
 UNDIVIDED: Final = len(DURATIONS)
 SUM: Final = 0xFF
