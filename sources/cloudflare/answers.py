@@ -64,7 +64,7 @@ class PulledMessage:
 def result_of(what: str, answer: Any) -> Any:
     """Return the `result` of an answer. Raises `BadAnswer` when there is none, or the answer reports errors."""
     if not isinstance(answer, dict):
-        raise BadAnswer(what, f"the answer is no object but {_kind(answer)}")
+        raise BadAnswer(what, f"the answer is not an object but {_kind(answer)}")
     if answer.get("success") is not True:
         raise BadAnswer(what, f"not successful: {error_text(answer)}")
     return answer.get("result")
@@ -221,7 +221,7 @@ def _error(error: Any) -> str:
 def _object(what: str, name: str, value: Any) -> Mapping[str, Any]:
     if isinstance(value, dict):
         return value
-    raise BadAnswer(what, f"{name} is no object but {_kind(value)}")
+    raise BadAnswer(what, f"{name} is not an object but {_kind(value)}")
 
 
 def _number(value: Any) -> float | None:

@@ -49,7 +49,7 @@ def read_wrangler(path: Path, environment: str | None = None) -> Wrangler:
     # An environment inherits many settings in Wrangler, but not queues.
     queues = section.get("queues", {})
     if not isinstance(queues, dict):
-        raise WranglerError(path, "queues is no table", "Write [[queues.consumers]] and [[queues.producers]]")
+        raise WranglerError(path, "queues is not a table", "Write [[queues.consumers]] and [[queues.producers]]")
     script = section.get("name") or document.get("name")
     consumers = {}
     for entry in _entries(path, queues, "consumers"):
@@ -68,15 +68,15 @@ def _parse(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise WranglerError(path, f"cannot be read: {error.strerror}", "Correct wrangler_files") from error
     except UnicodeDecodeError as error:
-        raise WranglerError(path, "is no UTF-8 text", "Save it as UTF-8") from error
+        raise WranglerError(path, "is not UTF-8 text", "Save it as UTF-8") from error
     is_toml = path.suffix == ".toml"
     try:
         document = tomllib.loads(text) if is_toml else jsonc.loads(text)
     except ValueError as error:
         kind = "TOML" if is_toml else "JSON, even with comments"
-        raise WranglerError(path, f"is no {kind}: {error}", "Correct it there") from error
+        raise WranglerError(path, f"is not {kind}: {error}", "Correct it there") from error
     if not isinstance(document, dict):
-        raise WranglerError(path, "is no object", "Begin with { and the Worker's name")
+        raise WranglerError(path, "is not an object", "Begin with { and the Worker's name")
     return document
 
 
@@ -117,7 +117,7 @@ class _Entry:
 def _entries(path: Path, queues: Mapping[str, Any], name: str) -> list[_Entry]:
     entries = queues.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise WranglerError(path, f"queues.{name} is no list of tables", f"Write [[queues.{name}]] before each")
+        raise WranglerError(path, f"queues.{name} is not a list of tables", f"Write [[queues.{name}]] before each")
     return [_Entry(path, f"queues.{name}[{i}]", entry) for i, entry in enumerate(entries)]
 
 

@@ -58,7 +58,7 @@ def rename_checkpoint_files(spark: SparkSession) -> None:
 
     Its default for local files asks Hadoop whether each name is a link, and Hadoop starts a process, `readlink`, for the answer;
     each file of checksums costs a `chmod`. Changelogs and snapshots have checksums of their own, and a damaged log of offsets
-    or commits is no JSON. Nothing changes where the user chose a manager, or Java had other files open before its settings came.
+    or commits is not JSON. Nothing changes where the user chose a manager, or Java had other files open before its settings came.
     """
     files = jvm(spark).org.apache.hadoop.fs.FileSystem.getLocal(hadoop_configuration(spark))
     if spark.conf.get(_MANAGER, None) is None and files.getClass().getName() == LOCAL_FILES:

@@ -76,7 +76,7 @@ def scan_lines(content: bytes) -> None:
         try:
             reported = load_json(lines.raw(line))
         except RefusalError as refusal:
-            raise AssertionError(f"the scan read what is no JSON ({refusal.detail}): {lines.raw(line)!r}") from refusal
+            raise AssertionError(f"the scan read what is not JSON ({refusal.detail}): {lines.raw(line)!r}") from refusal
         assert (kinds[row], ids[row]) == (reported.get("type"), reported.get("message_id")), lines.raw(line)
 
 

@@ -231,4 +231,4 @@ def environment(
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

@@ -139,10 +139,10 @@ FAULTS: list[tuple[str, Fault, type[ApiError], str]] = [
     ),
     ("a connection that is closed", hanging_up, Unavailable, "no answer"),
     ("an HTML page with a 200", answering(200, "<html>Just a moment</html>"), BadAnswer, "begins '<html>"),
-    ("an empty body", answering(200, ""), BadAnswer, "no JSON"),
-    ("JSON that ends early", answering(200, '{"success":true,"result":{"backlog_cou'), BadAnswer, "no JSON"),
-    ("JSON nested without end", answering(200, "[" * 100_000), BadAnswer, "no JSON"),
-    ("a list", answering(200, "[]"), BadAnswer, "no object"),
+    ("an empty body", answering(200, ""), BadAnswer, "not JSON"),
+    ("JSON that ends early", answering(200, '{"success":true,"result":{"backlog_cou'), BadAnswer, "not JSON"),
+    ("JSON nested without end", answering(200, "[" * 100_000), BadAnswer, "not JSON"),
+    ("a list", answering(200, "[]"), BadAnswer, "not an object"),
     (
         "success: false with a 200",
         answering(200, '{"success":false,"errors":[{"code":7,"message":"no"}]}'),
@@ -215,7 +215,7 @@ def test_an_unreadable_queue_hides_no_other(stub: Stub, api: CloudflareApi) -> N
     assert (page.entries, page.total_pages) == (4, None)
     assert page.bad == (
         "result[1]: queue_id is int 5",
-        "result[2]: queue is no object but str what",
+        "result[2]: queue is not an object but str what",
         "result[3]: queue_name is missing",
     )
 

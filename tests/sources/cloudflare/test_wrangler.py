@@ -104,13 +104,13 @@ def test_a_file_without_queues_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "environment", "problem"),
     [
-        ("wrangler.toml", "a = 1\nname = oops", None, "is no TOML: .*line 2"),
-        ("wrangler.jsonc", '{\n  "name": oops\n}', None, "is no JSON, even with comments: .*line 2 column 11"),
-        ("wrangler.jsonc", '{ "a": 1 /* open', None, "is no JSON"),
-        ("wrangler.json", "[]", None, "is no object"),
-        ("wrangler.json", "[" * 100_000, None, "is no JSON"),
-        ("wrangler.toml", 'queues = "none"', None, "queues is no table"),
-        ("wrangler.toml", "[queues]\nconsumers = 5", None, r"queues\.consumers is no list of tables"),
+        ("wrangler.toml", "a = 1\nname = oops", None, "is not TOML: .*line 2"),
+        ("wrangler.jsonc", '{\n  "name": oops\n}', None, "is not JSON, even with comments: .*line 2 column 11"),
+        ("wrangler.jsonc", '{ "a": 1 /* open', None, "is not JSON"),
+        ("wrangler.json", "[]", None, "is not an object"),
+        ("wrangler.json", "[" * 100_000, None, "is not JSON"),
+        ("wrangler.toml", 'queues = "none"', None, "queues is not a table"),
+        ("wrangler.toml", "[queues]\nconsumers = 5", None, r"queues\.consumers is not a list of tables"),
         ("wrangler.toml", "[[queues.consumers]]\nmax_retries = 5", None, r"queues\.consumers\[0\] has no queue"),
         ("wrangler.toml", '[[queues.consumers]]\nqueue = "q"\nmax_retries = "5"', None, r"consumers\[0\]\.max_retries is '5'"),
         ("wrangler.toml", '[[queues.consumers]]\nqueue = "q"\nmax_retries = 2.5', None, "whole number"),
@@ -133,7 +133,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WranglerError, match="No such file"):
         read_wrangler(tmp_path / "wrangler.toml")
     (tmp_path / "wrangler.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(WranglerError, match="no UTF-8"):
+    with pytest.raises(WranglerError, match="not UTF-8"):
         read_wrangler(tmp_path / "wrangler.toml")
 
 
