@@ -27,7 +27,7 @@ const TOTAL_WORDS = {
   unseen_receives: "Receives not reported",
   failed: "Deliveries without a settlement",
   outlived: "Settled too late",
-  found_later: "Reconciled away, then reported",
+  found_later: "Presumed gone, then reported",
   processed: "Deleted, processing time known",
 };
 

@@ -165,8 +165,8 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
     numbers = summary.numbers
     depth, reason = evaluation.knowledge.depth, evaluation.knowledge.reason
     receives = reason.basis in ("messages", "consumers", "partial")
-    # Without receives these are only known if another event reports how often a message was delivered.
-    counts_receives = receives and not receives_are_unseen(summary)
+    # Without receives these are only known if another event reports how often a message was delivered: then they are not 0.
+    zero_is_known = not receives_are_unseen(summary)
     top_k = settings.top_k
     groups, other_groups, other_oldest = _groups(summary, evaluation.stuck_groups, top_k)
     held = summary.consumers
@@ -192,10 +192,8 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         age_counts=tuple(summary.age_counts) if reason.basis == "messages" else (),
         age_sum_s=numbers["age_sum_ms"] / 1000,
         totals=_totals(summary, reason.basis),
-        receive_count_max=numbers["receive_count_max"]
-        if counts_receives or (receives and numbers["receive_count_max"])
-        else None,
-        poison_messages=numbers["poison"] if counts_receives or (receives and numbers["poison"]) else None,
+        receive_count_max=_known(numbers["receive_count_max"], receives, zero_is_known),
+        poison_messages=_known(numbers["poison"], receives, zero_is_known),
         stuck_groups=_stuck_groups(summary, evaluation.stuck_groups),
         groups=_group_states(summary, evaluation),
         top_groups=groups,
@@ -220,6 +218,10 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
         near_at_ms=evaluation.at,
         revision=next(_revisions),
     )
+
+
+def _known(number: int, receives: bool, zero_is_known: bool) -> int | None:
+    return number if receives and (number or zero_is_known) else None
 
 
 _SEND_TOTALS, _TAKE_TOTALS = ("sent",), ("received", "deleted", "dead_lettered", "redriven", "expired", "dropped")

@@ -210,6 +210,9 @@ def _by_line(invalid: Sequence[Any], content: bytes, decode: Decoder) -> Sequenc
     return [replace(one, line=lines[one.record][0]) for one in again]
 
 
+_QUEUE = ["system", "scope", "queue"]
+
+
 def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
     if not len(events):
         return frozenset()
@@ -223,9 +226,6 @@ def _ordered_queues(events: pa.Table) -> frozenset[QueueName]:
         if name not in names and read_attributes(row["attributes"]).get("kind") == "fifo":
             names.add(name)
     return frozenset(names)
-
-
-_QUEUE = ["system", "scope", "queue"]
 
 
 def _queue_of(row: dict[str, Any]) -> QueueName:

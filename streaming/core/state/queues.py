@@ -293,20 +293,22 @@ def visibility_ms(record: Described, settings: Settings) -> int:
 
 def known_visibility_s(record: Described, settings: Settings) -> float | None:
     """Return the visibility timeout that is reported or configured; None where the system's default can only be assumed."""
-    reported = record.number("visibility_timeout_s")
-    if reported is not None:
-        return reported
-    rule = settings.rule(record.name)
-    return rule.visibility_timeout_s if rule else None
+    return _known(record, settings, "visibility_timeout_s")
 
 
 def known_retention_s(record: Described, settings: Settings) -> float | None:
     """Return the retention that is reported or configured; None where the system's default can only be assumed."""
-    reported = record.number("retention_s")
+    return _known(record, settings, "retention_s")
+
+
+def _known(record: Described, settings: Settings, name: Literal["visibility_timeout_s", "retention_s"]) -> float | None:
+    """Return an attribute that is reported, or else configured for the queue; None where it is neither."""
+    reported = record.number(name)
     if reported is not None:
         return reported
     rule = settings.rule(record.name)
-    return rule.retention_s if rule else None
+    configured: float | None = getattr(rule, name, None)
+    return configured
 
 
 def retention_ms(record: Described, settings: Settings) -> int:

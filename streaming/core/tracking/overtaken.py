@@ -4,7 +4,7 @@ SQS delivers nothing of a group behind a message that waits or is in flight. So 
 gone, except those of the same batch. If they still seem to be there, the report of their deletion was lost, or their consumer
 reports nothing. Other signs do not show that: the group goes on, and a busy queue is never counted as empty.
 
-Positions begin again when a queue is created anew under its name, or a stand-in of SQS restarts. A message that was sent after
+Positions begin again when a queue is recreated under its name, or a stand-in of SQS restarts. A message that was sent after
 a receive is not before the message that was received, whatever their positions are.
 """
 

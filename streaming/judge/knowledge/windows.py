@@ -159,7 +159,7 @@ def _gained_by_dead_letter_queue(c: Context, past: Window, since: int) -> int:
 
 
 def _gained_until(c: Context, past: Window) -> Ints:
-    """Return the same until each sample."""
+    """Return by how much the count of the dead-letter queue has grown since the first sample, until each one."""
     name = c.dead_letter_queue
     dead = c.history.window(c.name.sibling(name)) if name else None
     if dead is None or not len(dead):
