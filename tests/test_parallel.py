@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -125,3 +126,17 @@ def test_services_are_stopped_at_sigterm(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=60)
     assert "stopped" in output
     assert process.returncode == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "code"),
+    [(SystemExit, -signal.SIGTERM), (BrokenPipeError, -signal.SIGTERM), (KeyboardInterrupt, 0)],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_the_processes_of_a_run_end_with_it(ends_with: type[BaseException], code: int) -> None:
+    """Ctrl-C reaches them all by itself, and a second signal would interrupt the stopping of their services."""
+    stopped = runpy.run_path(str(ROOT / ".ci" / "parallel.py"))["_stopped"]
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2)"])
+    with pytest.raises(ends_with), stopped(process):
+        raise ends_with
+    assert process.returncode == code
