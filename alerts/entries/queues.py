@@ -202,7 +202,7 @@ QUEUE_STALE = Entry(
     rule=(
         "The queue's status is stale: its messages were counted before, and nothing has been reported on it for "
         "{telemetry_stale_s}. An entry of `queues` may set another time for its queues. Where polls are further apart, the next "
-        "count must be overdue: it is after 1.25 times the interval between the last two.",
+        "count must be overdue: 1.25 times the interval between the last two, if that was no more than 15 minutes.",
     ),
     thresholds=("telemetry_stale_s",),
     severity="info",

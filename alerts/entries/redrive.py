@@ -28,7 +28,7 @@ REDRIVE_FAILED = Entry(
     meaning="A task that moves dead letters back has failed. The messages it did not move continue to age.",
     rule=(
         "The dead-letter queue's last move task has the status FAILED. The signal lasts for a day, or until another task starts. "
-        "A later task that fails (told apart by its start time) is a new signal.",
+        "A later task that fails (identified by its start time) is a new signal.",
     ),
     thresholds=(),
     severity="warning",

@@ -256,12 +256,12 @@ _called_by_name: Final[list[str]] = []
 
 
 def _warn_of_name(queue: str) -> None:
-    """Warn of the first queue that is called by its name: SQS accepts that, but it does not tell the account."""
+    """Warn of the first queue that is called by its name: SQS accepts that, but it does not contain the account."""
     if not _called_by_name:
         _called_by_name.append(queue)
         log_warning(
-            "QueueUrl is a name, %r, not a URL: it does not tell the account, so these events have no scope and count as another "
-            "queue than those with one. Give the queue's URL, or ACCOUNT/REGION as the scope: watch(..., scope=...), or "
+            "QueueUrl is a name, %r, not a URL: it does not contain the account, so these events have no scope and count as "
+            "another queue than those with one. Give the queue's URL, or ACCOUNT/REGION as the scope: watch(..., scope=...), or "
             "QUEUEWATCH_SCOPE for queuewatch-instrument and the proxy",
             queue,
         )

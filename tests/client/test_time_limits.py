@@ -142,7 +142,7 @@ def test_a_time_limit_reaches_the_application_at_whichever_line_it_ends(client: 
 
 @pytest.mark.usefixtures("watching")
 def test_an_error_at_any_line_leaves_no_attributes_in_a_response(client: Any) -> None:
-    """RQ's limit without signals is an exception that comes from nowhere, and cannot be told from an error of the library."""
+    """RQ's limit without signals comes from nowhere, and cannot be distinguished from an error of the library."""
     answers: list[Any] = []
 
     def receive() -> None:
@@ -195,7 +195,7 @@ def test_the_same_error_of_a_hook_is_no_time_limit(client: Any, watching: Watch)
     assert watching.stats()["hook_errors"] == 1
 
 
-def test_functions_of_one_decorator_are_told_apart(client: Any, watching: Watch) -> None:
+def test_functions_of_one_decorator_are_distinguished(client: Any, watching: Watch) -> None:
     """They have the same code: only what is called with the frame that it interrupts is a handler."""
     assert watching._hooks is not None
     watching._hooks._deliver = _decorated(_over)  # type: ignore[assignment]

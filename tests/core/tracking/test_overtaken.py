@@ -139,7 +139,7 @@ def test_a_late_report_of_its_end_is_what_counts() -> None:
 
 @pytest.mark.parametrize("positions", [(1, 2, 3), (3, 1, 2), (3, 2, 1)])
 def test_a_message_sent_after_the_receive_of_a_later_position_was_not_overtaken(positions: tuple[int, int, int]) -> None:
-    """Positions have begun again, as when the queue is created anew: nothing shows that those who wait are gone."""
+    """Positions have begun again, as when the queue is recreated: nothing shows that those who wait are gone."""
     before = [one("sent", 0, "1000"), one("received", 1, "1000", receive_count=1), one("deleted", 2, "1000")]
     again = [one("sent", 300 + n, str(position)) for n, position in enumerate(positions)]
     assert left([*before, *again]) == (0, 3)

@@ -60,7 +60,7 @@ def test_a_changelog_that_is_cut_or_changed_is_not_whole(changelog: Path) -> Non
 
 
 def test_a_changelog_of_another_codec_is_taken_as_it_is(changelog: Path) -> None:
-    """Spark can be told to write zstd, for one."""
+    """Spark can be configured to write zstd, for example."""
     changelog.write_bytes(b"\x28\xb5\x2f\xfdwhatever")
     assert changelog_is_whole(changelog)
 
