@@ -29,7 +29,8 @@ ALL = {**SCENARIOS, **incidents.ALL}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one part of the laboratory; returns 1 with `--strict` when a judged criterion does not hold.
 
-    Exits with 2 for options that are wrong, such as a name that no scenario has: nothing would run, and so all would hold.
+    Exits with 2 for options that are wrong, such as a name that no scenario has: nothing would run, and so all would hold. Or a
+    file that cannot be written, which the first result would find out after a minute.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in getattr(options, "only", ()):
         if not any(part in name for name in scenarios):
             parser.error(f"--only {part}: no scenario has this in its name; there are {', '.join(scenarios)}")
+    _prepare_file(getattr(options, "json", None), parser)
     options.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if arguments is None else arguments)])
     code: int = options.run(options)
     return code
@@ -111,6 +113,16 @@ def publish_detect(options: argparse.Namespace) -> int:
 
 def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _prepare_file(path: Path | None, parser: argparse.ArgumentParser) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        parser.error(f"--json {path}: cannot be written: {error.strerror}")
 
 
 def _keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:

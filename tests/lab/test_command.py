@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lab.__main__ import main
@@ -14,3 +16,21 @@ def test_a_name_that_no_scenario_has_is_refused(command: str, capsys: pytest.Cap
         main([command, "--only", "healthy", "hungry_consumers"])
     assert ended.value.code == 2
     assert "--only hungry_consumers: no scenario has this in its name; there are " in capsys.readouterr().err
+
+
+def test_the_folder_of_the_results_is_made(tmp_path: Path) -> None:
+    """`build/`, which the documentation names, does not exist in a new clone."""
+    file = tmp_path / "build" / "new" / "matrix.json"
+    assert (
+        main(["matrix", "--only", "healthy", "--kind", "standard", "--basis", "attributes", "--jobs", "1", "--json", str(file)])
+        == 0
+    )
+    assert file.read_text().startswith("[")
+
+
+def test_results_that_cannot_be_written_are_refused_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["detect", "--json", str(tmp_path / "file" / "detect.json")])
+    assert ended.value.code == 2
+    assert "detect.json: cannot be written: " in capsys.readouterr().err
