@@ -20,7 +20,7 @@ from streaming.judge.rules.messages import counted_arrivals
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import has_window, prefetched_since, working_since
 from streaming.judge.rules.purges import recent_purges
-from streaming.judge.rules.queues import backlog_since, retry_storm_since
+from streaming.judge.rules.queues import backlog_since, failing_again_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
 from streaming.judge.rules.silent import expected_since, silent_since
 from streaming.judge.rules.telemetry import uncovered_since
@@ -31,6 +31,7 @@ _PROCESSING = DURATIONS.index("processing")
 
 CONDITIONS: tuple[Condition, ...] = (
     backlog_since,
+    failing_again_since,
     prefetched_since,
     open_since,
     saturated_since,

@@ -30,6 +30,28 @@ def test_queue_stalled_and_its_reasons(tmp_path: Path, finish: bool) -> None:
 
 
 @pytest.mark.simulation
+@pytest.mark.parametrize(("messages", "fires"), [(3, True), (2, False)])
+def test_a_small_queue_is_stalled_whose_consumer_takes_all_of_it_again_and_again(
+    tmp_path: Path, messages: int, fires: bool
+) -> None:
+    """Nothing is visible while it holds them, but what comes back is the same backlog. One or two messages may be bad themselves."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30})]
+    events += [ev("sent", 0, message_id="ok"), ev("received", 1, message_id="ok"), ev("deleted", 4, message_id="ok")]
+    events += [ev("sent", 5, message_id=f"m{n}") for n in range(messages)]
+    for turn in range(15):
+        events += [ev("received", 10 + 60 * turn, message_id=f"m{n}", receive_count=turn + 1) for n in range(messages)]
+    events += [ev("deleted", 855, message_id="m0")]
+    lines = replayed(events, tmp_path)
+    assert lines.times("QueueStalled", "firing") == ([340] if fires else [])
+    assert lines.times("QueueStalled", "resolved") == ([855] if fires else [])
+    assert {at for at, value in lines.metric("queue_status", status="stalled").items() if value} == (
+        set(range(360, 855, 60)) if fires else set()
+    )
+    for fired in lines.signals("QueueStalled", "firing"):
+        assert (fired["evidence"]["reason"], fired["severity"]) == ("no_progress", "critical")
+
+
+@pytest.mark.simulation
 def test_a_backlog_behind_long_work_is_not_stalled(tmp_path: Path) -> None:
     """One consumer with jobs of 450 s finishes nothing for five minutes; the first job pages, as nothing is known of its work yet.
 

@@ -28,6 +28,8 @@ COUNTS_RECENT_MS = 300_000
 SCHEDULE_MS = DAY_MS
 LATEST_PAUSES = 3
 PAUSE_MARGIN = 1.25
+FEWEST_FAILING = 3
+"""One or two messages that come back again and again may be bad themselves; of more, the consumer is."""
 
 
 def queue_stalled(c: Context) -> Iterator[Finding | Near]:
@@ -44,6 +46,8 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
     reason = "no_progress" if prefetched or _receives(c, since) else "no_receives"
     passed = passed_over(c) if reason == "no_receives" else 0
     waiting = f"{plural(visible, 'message')} visible"
+    if not visible and not prefetched:
+        waiting = f"{plural(_in_flight(c), 'message')} in flight again"
     if prefetched:
         waiting = f"{f'{waiting} and ' if visible else ''}{plural(prefetched, 'message')} waiting in prefetch windows"
     what = _what_consumers_do(c, since, prefetched=prefetched, passed=passed)
@@ -227,18 +231,36 @@ def _only_suspects_wait(c: Context) -> bool:
     return others <= 0 and silent_ms >= c.thresholds.stalled_s * 1000 and not c.firing_here("QueueStalled")
 
 
+@condition("failing_again")
+def failing_again_since(c: Context) -> int | None:
+    """Several messages have been received again and again: they are the same backlog while all of them are in flight."""
+    if c.summary.numbers["poison"] < FEWEST_FAILING or c.is_dead_letter_queue or c.paused:
+        return None
+    if _moves_go_unseen(c) and _only_suspects_wait(c):
+        return None
+    began = sorted(message.attempts[0].at_ms for message in c.messages("poison") if message.attempts)
+    return began[FEWEST_FAILING - 1] if len(began) >= FEWEST_FAILING else c.now
+
+
+def _failing_backlog_since(c: Context) -> int | None:
+    """Return since when messages have failed that are visible now, or were when the stall was noticed."""
+    waits = c.summary.numbers["visible"] or c.firing_here("QueueStalled")
+    return failing_again_since(c) if waits else None
+
+
 @once
 def stalled_since(c: Context) -> int | None:
     """Return since when there has been a visible backlog without a settlement; None where there is no such backlog.
 
-    What waits in prefetch windows behind messages that their consumers do not finish is a backlog too. Dead-letter queues need no
-    consumer and paused queues are left out. Where not all messages are reported, the broker's own counts must show the same.
+    What waits in prefetch windows behind messages that their consumers do not finish is a backlog too, and so is what consumers
+    receive again and again. Dead-letter queues need no consumer and paused queues are left out. Where not all messages are
+    reported, the broker's own counts must show the same.
     """
     if not _by_counts(c):
         backlog, windows = backlog_since(c), stuck_windows_since(c)
         if backlog is not None:
             backlog = max(backlog, _none_visible_at(c))
-        waits = [since for since in (backlog, windows) if since is not None]
+        waits = [since for since in (backlog, windows, _failing_backlog_since(c)) if since is not None]
         return max(min(waits), c.summary.last_settled_at) if waits else None
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
 

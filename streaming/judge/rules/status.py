@@ -77,8 +77,9 @@ def _messages_status(c: Context) -> QueueStatus:
     if (stuck := stuck_windows_since(c)) is not None and is_long_stalled(c, max(stuck, c.summary.last_settled_at)):
         return "stalled"
     if not c.summary.numbers["visible"]:
-        # With nothing waiting now, the consumers have caught up.
-        return "ok"
+        # With nothing waiting now, the consumers have caught up, unless they only hold again what they failed before.
+        since = stalled_since(c)
+        return "stalled" if since is not None and is_long_stalled(c, since) else "ok"
     if c.flow_status is None:
         window = _window(c)
         read = c.history.read_until(window.at)
