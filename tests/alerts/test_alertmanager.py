@@ -30,6 +30,8 @@ ROUTES = [
     ("expiring dead letters page", "DeadLetterExpiring", "critical", "page-everybody"),
     ("a loss pages at once", "MessageDropped", "critical", "page-everybody"),
     ("a new dead letter has a channel of its own", "DeadLetterArrived", "warning", "dead-letters"),
+    ("a dead letter that was raised to critical pages", "DeadLetterArrived", "critical", "page-everybody"),
+    ("a loss that was lowered to a warning does not page", "MessageDropped", "warning", "slack"),
     ("a warning goes to the team", "PoisonMessage", "warning", "slack"),
     ("an age goes to the team", "MessageTooOld", "warning", "slack"),
     ("info is only shown", "QueueMisconfigured", "info", "nobody"),
