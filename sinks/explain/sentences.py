@@ -41,11 +41,13 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
         parts.append(f"the last was finished {duration_ms(now_ms - queue.last_settled_at_ms)} ago")
     if queue.time_to_drain_s is not None:
         parts.append(f"at this rate it will be empty in {duration(queue.time_to_drain_s)}")
-    how, kind = _STATUS_WORDS[queue.status], "Queue"
-    if queue.is_dead_letter_queue:
-        how, kind = "holds dead letters" if queue.visible or queue.in_flight else how, "Dead-letter queue"
-    elif firing and queue.status == "ok":
-        how = "is OK as a whole"
+    how = _STATUS_WORDS[queue.status]
+    if queue.status == "ok":
+        if queue.is_dead_letter_queue and (queue.visible or queue.in_flight):
+            how = "holds dead letters"
+        elif firing:
+            how = "is OK as a whole"
+    kind = "Dead-letter queue" if queue.is_dead_letter_queue else "Queue"
     numbers = "; ".join(parts)
     rests_on = ""
     if queue.basis != "messages" and queue.basis_reason:

@@ -12,7 +12,7 @@ from sinks.explain.json_form import to_dict
 from sinks.explain.text import to_text
 from sinks.http.search import find
 from sinks.lines import to_json
-from streaming.judge.snapshot import ConsumerView, MessageView, Snapshot
+from streaming.judge.snapshot import ConsumerView, MessageView, QueueStatus, Snapshot
 from tests.judge.driving import in_steps, judged
 from tests.judge.test_shards import inferred_in_fifo
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, finding, hostile_snapshot, queue_view, shop_snapshot
@@ -49,6 +49,28 @@ def test_an_empty_queue_has_no_oldest_message() -> None:
     assert "the oldest" not in about("orders", Snapshot(NOW_MS, (empty,), (), {})).subjects[0].sentence
     for some in (replace(empty, delayed=1), replace(empty, in_flight=None), replace(empty, visible=1)):
         assert "the oldest 2.3 s old" in about("orders", Snapshot(NOW_MS, (some,), (), {})).subjects[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "visible", "fires", "words"),
+    [
+        ("ok", 3, False, "holds dead letters"),
+        ("ok", 3, True, "holds dead letters"),
+        ("ok", 0, False, "is fine"),
+        ("ok", 0, True, "is OK as a whole"),
+        ("ok", None, True, "is OK as a whole"),
+        ("stale", 3, True, "is stale"),
+        ("lagging", 3, False, "is lagging"),
+    ],
+)
+def test_a_dead_letter_queue_is_described_by_its_status_and_its_signals(
+    status: QueueStatus, visible: int | None, fires: bool, words: str
+) -> None:
+    """That it holds dead letters does not hide that nothing reports on it, and it is not fine while its signal fires."""
+    dead = queue_view("orders-dlq", status=status, visible=visible, is_dead_letter_queue=True)
+    firing = (finding("DeadLetterArrived", "orders-dlq", "warning", NOW_MS, "It arrived."),) if fires else ()
+    (subject,) = about("orders-dlq", Snapshot(NOW_MS, (dead,), firing, {})).subjects
+    assert subject.sentence.startswith(f"Dead-letter queue orders-dlq {words}")
 
 
 def test_a_message_is_explained_by_its_id() -> None:
