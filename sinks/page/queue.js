@@ -326,6 +326,7 @@ const EVIDENCE_WORDS = {
     first_receive: "seen as a first receive here",
     counts: "seen in the broker's counts",
   },
+  state: { in_flight: "in flight" },
   head_state: { in_flight: "in flight" },
 };
 

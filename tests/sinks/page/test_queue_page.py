@@ -92,11 +92,12 @@ def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: St
     stuck = finding("GroupStuck", "a.fifo", "critical", now, "Stuck.", group="held_head")
     stuck = replace(stuck, evidence={**stuck.evidence, "reason": "held_head"})
     failed = finding("RedriveFailed", "a.fifo", "warning", now, "Failed.")
-    failed = replace(failed, evidence={**failed.evidence, "reason": "constructor", "head_state": "in_flight"})
+    states = {"head_state": "in_flight", "state": "in_flight"}
+    failed = replace(failed, evidence={**failed.evidence, "reason": "constructor", **states})
     page = visit(Snapshot(now, (queue_view("a.fifo", now),), (stuck, failed), {"accepted": 1})).open(Q + "a.fifo")
     said = part(page, "Firing")
     assert "Group held_head Reason a consumer holds its head" in said
-    assert "Reason constructor Head state in flight" in said
+    assert "Reason constructor Head state in flight State in flight" in said
 
 
 def test_units_follow_the_name_of_a_key(visit: StartVisit) -> None:
