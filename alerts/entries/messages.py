@@ -15,7 +15,8 @@ POISON_MESSAGE = Entry(
     subject="message",
     meaning=(
         "A message is delivered again and again but never finished. Every consumer that gets it fails or returns it. This "
-        "continues until its deliveries run out; then it goes to the dead-letter queue or, without one, is lost."
+        "continues until its deliveries or, if there is no limit on them, its retention run out; then it goes to the dead-letter "
+        "queue or, without one, is lost."
     ),
     rule=(
         "The message is not settled: it was not deleted or moved, and has not expired.",

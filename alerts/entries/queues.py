@@ -186,7 +186,7 @@ QUEUE_MISCONFIGURED = Entry(
     },
     fix=(
         "Change the setting in the code that creates the queue, not by hand: the next deployment would undo a manual change.",
-        "The evidence names the value to set; queuewatch's page shows it with the queue.",
+        "The summary of the signal, on the queue's page, says what to change.",
     ),
     ignore=("A deliberate choice: set `QueueMisconfigured: {exclude_queues: '…'}` in `alerts.rules` of the configuration.",),
     links=(links.SQS_DEAD_LETTERS, links.SQS_VISIBILITY, links.ACTIVEMQ_REDELIVERY, links.CLOUDFLARE_RETRIES),

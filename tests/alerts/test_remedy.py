@@ -56,6 +56,18 @@ def test_a_step_that_the_evidence_rules_out_is_not_shown() -> None:
     assert len(unknown) == len(without) + 1
 
 
+def test_a_setting_that_is_missing_is_not_said_to_have_a_value() -> None:
+    """The evidence of a queue without a dead-letter queue has no value to set; the summary of each rule says what to change."""
+    to_do = advice(found("QueueMisconfigured", rule="no_dead_letter_queue")).to_do
+    assert not any("value" in step for step in to_do)
+    assert any("summary" in step for step in to_do)
+
+
+def test_a_poison_message_without_a_limit_of_deliveries_ends_by_retention() -> None:
+    """Of an SQS queue without a redrive policy it comes back for days."""
+    assert "if there is no limit on them, its retention" in advice(found("PoisonMessage")).meaning
+
+
 def test_the_runbook_shows_all_steps_with_what_they_apply_to() -> None:
     """The runbook is one page for all systems."""
     assert list(labelled(FIX, SYSTEM_TITLES)) == [
