@@ -15,7 +15,7 @@ from sinks.http.errors import ApiError
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
 """Paths for load balancers and kubelets, which send no credentials or host name. They reveal only a state."""
 INGEST_PATHS = ("/api/v1/events", "/api/v1/events/")
-"""A redirect from the second to the first would have no body that says so, and curl takes it for success."""
+"""Senders may add a slash at the end."""
 METRICS_PATHS = frozenset({"/metrics", "/metrics/native"})
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")

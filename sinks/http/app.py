@@ -77,6 +77,8 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
         middleware=[Middleware(Guard, access=settings.access)],
         exception_handlers={ApiError: answer_api_error, HTTPException: answer_http_error},
     )
+    # The router's redirect is an absolute URL, which loses the scheme and the path of a proxy in front.
+    app.router.redirect_slashes = False
     app.state.stopping = stopping
     app.state.connections = connections
     return app

@@ -99,7 +99,7 @@ def test_a_body_that_is_not_gzip_as_its_header_says_gets_a_fix_that_helps(
 
 
 def test_a_slash_at_the_end_of_the_path_makes_no_difference(start: StartService, spool: Path) -> None:
-    """A redirect would have no body, and curl takes it for success."""
+    """Events sent to either are read: there is no redirect, which curl would take for success."""
     answer = serve_ingest(start, spool).client.post("/api/v1/events/", content=NDJSON, headers=NDJSON_TYPE)
     assert (answer.status_code, len(spooled(spool))) == (202, 1)
 

@@ -345,6 +345,14 @@ def test_at_an_unknown_path_the_service_names_every_path_it_has(start: StartServ
     assert error_of(answer)["fix"] == f"use {', '.join(paths)}"
 
 
+@pytest.mark.parametrize("path", ["/metrics/", "/api/v1/queues/", "/-/ready/", "/api/v1/queues/orders/messages/"])
+def test_a_slash_too_many_is_an_unknown_path(shop: Service, path: str) -> None:
+    """A redirect would be to an absolute http URL, without the https and the path of a proxy in front."""
+    answer = shop.client.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    assert "location" not in answer.headers
+
+
 def test_before_the_first_batch_the_api_answers_503(start: StartService) -> None:
     """The response has Retry-After; metrics and page are available all the same."""
     client = start().client
