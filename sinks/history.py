@@ -15,6 +15,8 @@ from streaming.judge.snapshot import QueueView
 from streaming.judge.view import backlogs
 
 _BACKLOG, _AGE = 0, 1
+_EMPTY, _UNKNOWN = -2.0, -1.0
+"""Instead of an age. The highest of a step wins: a known age over an unknown one, and that over the 0 of an empty queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Trend:
     backlog: tuple[float | None, ...]
     """The maximum number of visible messages in each step."""
     oldest_age_s: tuple[float | None, ...]
-    """The maximum age of the oldest unsettled message in each step; 0 for an empty queue."""
+    """The maximum age of the oldest unsettled message in each step; 0 where the queue was empty throughout."""
 
 
 class History:
@@ -78,7 +80,7 @@ class History:
             self._step_ms / 1000,
             self._step * self._step_ms,
             tuple(_known(v) for v in points[:, _BACKLOG].tolist()),
-            tuple(_known(v) for v in points[:, _AGE].tolist()),
+            tuple(_known_age(v) for v in points[:, _AGE].tolist()),
         )
 
     def _advance(self, steps: int) -> None:
@@ -114,11 +116,16 @@ class History:
 
 
 def _points(backlogs: Array, at_ms: int) -> Array:
-    """Return the points of some queues: visible messages, and the age of the oldest message, 0 where there is none."""
+    """Return the points of some queues: visible messages, and the age of the oldest message or what is known instead."""
     visible, since_ms = backlogs.T
-    age_s = np.where(visible == 0, 0.0, np.nan)
-    return np.stack([visible, np.where(np.isnan(since_ms), age_s, np.maximum(0, at_ms - since_ms) / 1000)], axis=1)
+    age_s = np.maximum(0, at_ms - since_ms) / 1000
+    age_s[np.isinf(since_ms)], age_s[np.isnan(since_ms)] = _EMPTY, _UNKNOWN
+    return np.stack([visible, age_s], axis=1)
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 3)
+
+
+def _known_age(value: float) -> float | None:
+    return 0.0 if value == _EMPTY else None if value == _UNKNOWN else _known(value)

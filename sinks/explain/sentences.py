@@ -31,8 +31,7 @@ def queue_sentence(queue: QueueView, now_ms: int, *, firing: bool) -> str:
     if queue.delayed:
         parts.append(f"{queue.delayed:,} delayed")
     # While nothing is counted, the age is that of a message which was just sent or finished.
-    is_empty = queue.visible == 0 and queue.in_flight == 0 and not queue.delayed
-    if "all" in queue.oldest_ms and not is_empty:
+    if "all" in queue.oldest_ms and not queue.is_empty:
         least = "" if "all" in queue.exact_ages else "at least "
         parts.append(f"the oldest {least}{duration_ms(now_ms - queue.oldest_ms['all'])} old")
     if queue.receive_count_max and queue.receive_count_max > 1:

@@ -19,7 +19,7 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import INTEGERS
 from streaming.core.settings import QueueName
-from streaming.judge.snapshot import QueueView
+from streaming.judge.snapshot import QueueView, is_empty
 from streaming.judge.window import Bools, Ints
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class EvaluationSchedule:
     def backlogs(self, places: Ints) -> Array:
         """Return each queue's visible messages, and since when (epoch milliseconds) its oldest message has been in it.
 
-        Where they are not known they are NaN.
+        The latter is infinity where the queue is empty. Where they are not known they are NaN.
         """
         chosen: Array = self._backlogs[places]
         return chosen
@@ -164,8 +164,10 @@ class EvaluationSchedule:
 
 
 def _backlog(known: Knowledge) -> tuple[float, float]:
-    visible, oldest = known.depth.get("visible"), known.ages.get("all")
-    return math.nan if visible is None else visible, math.nan if oldest is None else oldest.since_ms
+    depth, oldest = known.depth, known.ages.get("all")
+    visible = depth.get("visible")
+    no_age = math.inf if is_empty(visible, depth.get("in_flight"), depth.get("delayed")) else math.nan
+    return math.nan if visible is None else visible, no_age if oldest is None else oldest.since_ms
 
 
 def _columns(queues: MergedQueues) -> list[Ints]:

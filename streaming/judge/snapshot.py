@@ -34,6 +34,14 @@ GroupState = Literal["backlog", "in_flight", "blocked", "hidden"]
 GROUP_STATES: tuple[GroupState, ...] = ("backlog", "in_flight", "blocked", "hidden")
 
 
+def is_empty(visible: int | None, in_flight: int | None, delayed: int | None) -> bool:
+    """Whether a queue is known to hold no message.
+
+    A broker that does not count delayed messages keeps them elsewhere (ActiveMQ) or counts them as visible (Cloudflare).
+    """
+    return visible == 0 and in_flight == 0 and not delayed
+
+
 @dataclass(frozen=True, slots=True)
 class GroupView:
     """One ordering group: its head, its depth, and whether a message in flight blocks it."""
@@ -181,6 +189,11 @@ class QueueView:
     def name(self) -> QueueName:
         """The queue's unique name."""
         return QueueName(self.system, self.scope, self.queue)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to hold no message."""
+        return is_empty(self.visible, self.in_flight, self.delayed)
 
     def moved(
         self, age_counts: tuple[int, ...], age_sum_s: float, last_event_at_ms: int, messages: Sequence[MessageView]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -30,8 +31,8 @@ class Backlogs(NamedTuple):
 
     names: Sequence[QueueName]
     values: Array
-    """A row per queue: its visible messages, and since when (epoch milliseconds) its oldest message has been in it. NaN where
-    that is not known."""
+    """A row per queue: its visible messages, and since when (epoch milliseconds) its oldest message has been in it (infinity
+    where it is empty). NaN where that is not known."""
 
 
 class Views(Sequence[QueueView]):
@@ -156,7 +157,7 @@ def backlogs(queues: Sequence[QueueView]) -> Backlogs:
     """Return what the history keeps of some queues."""
     if isinstance(queues, Views):
         return queues.backlogs
-    known = [(queue.visible, queue.oldest_ms.get("all")) for queue in queues]
+    known = [(queue.visible, queue.oldest_ms.get("all", math.inf if queue.is_empty else None)) for queue in queues]
     return Backlogs([queue.name for queue in queues], np.array(known, dtype=np.float64).reshape(-1, 2))
 
 

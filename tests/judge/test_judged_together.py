@@ -66,8 +66,12 @@ def test_the_history_gets_the_values_of_the_views_without_building_them() -> Non
     events = [event("sent", 0, f"m{n}", message_id=f"m{n}") for n in range(3)]
     events += [event("deleted", 1_000, f"m{n}", message_id=f"m{n}") for n in range(2)]
     events += [event("queue_state", 1_000, "mm", attributes={"visibility_timeout_s": 30})]
+    counts = {"empty": {"visible": 0, "in_flight": 0}, "held": {"visible": 0, "in_flight": 2}, "uncounted": {"visible": 0}}
+    events += [event("queue_state", 1_000, queue, attributes=attributes) for queue, attributes in counts.items()]
     events += [event("sent", 450_000 + 10_000 * i, queue, message_id=f"{queue}{i}") for i in range(5) for queue in ("a", "z")]
     for snapshot in judged(in_steps(events, 10, 500)).snapshots:
         kept, shown = backlogs(snapshot.queues), backlogs(list(snapshot.queues))
         assert kept.names == shown.names
         assert np.array_equal(kept.values, shown.values, equal_nan=True)
+    oldest = {name.queue: since_ms for name, since_ms in zip(kept.names, kept.values[:, 1].tolist(), strict=True)}
+    assert np.array_equal([oldest[queue] for queue in counts], [np.inf, np.nan, np.nan], equal_nan=True), "only one is empty"

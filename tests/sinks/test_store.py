@@ -57,15 +57,31 @@ def test_the_history_keeps_the_peak_of_each_step() -> None:
 
 
 def test_an_empty_queue_has_age_zero_and_an_unknown_one_has_none() -> None:
-    """An unknown depth is not zero."""
+    """An unknown depth is not zero, and where nothing is visible, messages may be in flight or delayed."""
+    assert _recorded(queue_view("q")) == ((0,), (0,))
+    assert _recorded(queue_view("q", delayed=None)) == ((0,), (0,)), "not counted by its broker, or as visible"
+    assert _recorded(queue_view("q", visible=None)) == ((None,), (None,))
+    for held in ({"in_flight": 3}, {"in_flight": None}, {"delayed": 3}):
+        assert _recorded(queue_view("q", **held)) == ((0,), (None,)), held
+
+
+@pytest.mark.parametrize("in_order", [1, -1])
+def test_within_a_step_an_unknown_age_wins_over_an_empty_queue_and_a_known_one_over_both(in_order: int) -> None:
+    """A queue that was empty for a part of the step had an age of which nothing is known in the other."""
+    empty, unknown = queue_view("q"), queue_view("q", in_flight=3)
+    known = queue_view("q", in_flight=3, oldest_ms={"all": NOW_MS - 60_000})
+    for views, ages in (((empty, unknown), (None,)), ((unknown, known), (60,)), ((empty, known), (60,))):
+        assert _recorded(*views[::in_order])[1] == pytest.approx(ages)
+
+
+def _recorded(*views: QueueView) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Return the backlog and age of a step in which these views of a queue were recorded one after the other."""
     history = History(points=1)
-    history.record(NOW_MS, [queue_view("empty", visible=0), queue_view("unseen", visible=None)])
-    empty = history.of(queue_view("empty").name)
-    unseen = history.of(queue_view("unseen").name)
-    assert empty is not None
-    assert unseen is not None
-    assert (empty.backlog, empty.oldest_age_s) == ((0,), (0,))
-    assert (unseen.backlog, unseen.oldest_age_s) == ((None,), (None,))
+    for view in views:
+        history.record(NOW_MS, [view])
+    trend = history.of(views[0].name)
+    assert trend is not None
+    return trend.backlog, trend.oldest_age_s
 
 
 def test_a_queue_that_vanishes_and_returns_starts_a_new_history() -> None:
