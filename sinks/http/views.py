@@ -188,7 +188,8 @@ def member_view(queue: QueueView, published: Published) -> Json:
 def _counts(published: Published) -> Json:
     """Count over all queues; those folded into one row count as one, except for their messages."""
     snapshot, findings, rows = published.snapshot, published.findings, published.rows
-    oldest = [q.oldest_ms["all"] for q in snapshot.queues if "all" in q.oldest_ms and not q.is_dead_letter_queue]
+    sources = [queue for queue in snapshot.queues if not queue.is_dead_letter_queue]
+    oldest_ms = min((queue.oldest_ms["all"] for queue in sources if "all" in queue.oldest_ms), default=None)
     return {
         "queues": len(rows),
         "folded_queues": sum(len(aggregated.members) for aggregated in snapshot.aggregated_queues),
@@ -200,7 +201,8 @@ def _counts(published: Published) -> Json:
         "visible": _sum([queue.visible for queue in snapshot.queues]),
         "in_flight": _sum([queue.in_flight for queue in snapshot.queues]),
         "dead_letters": _sum([queue.visible for queue in snapshot.queues if queue.is_dead_letter_queue]),
-        "oldest_ms": min(oldest) if oldest else None,
+        "oldest_ms": oldest_ms,
+        "oldest_is_exact": None if oldest_ms is None else all(queue.is_oldest_exact("all") for queue in sources),
     }
 
 

@@ -140,16 +140,18 @@ export class Overview {
       ["Queues", number(summary.queues)],
       ["Visible", number(summary.visible)],
       ["In flight", number(summary.in_flight)],
-      ["Oldest"],
+      ["Oldest", null, "Without dead-letter queues"],
       ["Dead letters", number(summary.dead_letters)],
     ];
     setChildren(this.stats, stats.map(([label]) => label).join(), () =>
-      stats.map(([label]) => el("div", {}, el("dt", {}, label), el("dd", { "data-stat": label }))),
+      stats.map(([label, , title]) => el("div", { title }, el("dt", {}, label), el("dd", { "data-stat": label }))),
     );
     for (const [label, value] of stats) {
       const node = this.stats.querySelector(`[data-stat="${label}"]`);
-      if (label === "Oldest") since(node, summary.oldest_ms);
-      else setText(node, value);
+      if (label === "Oldest") {
+        since(node, summary.oldest_ms);
+        setAttribute(node, "data-least", summary.oldest_is_exact === false ? "≥ " : null);
+      } else setText(node, value);
     }
   }
 

@@ -114,7 +114,7 @@ def aggregate_views(name: QueueName, members: Sequence[QueueView], severity: Map
     consumers, other_consumers, other_consumers_ms = _consumers(members, top_k)
     bases = {view.basis for view in members}
     same_basis = len(bases) == 1
-    exact = [scope for scope in AGE_SCOPES if all(_is_exact(view, scope) for view in members)]
+    exact = [scope for scope in AGE_SCOPES if all(view.is_oldest_exact(scope) for view in members)]
     known_one_by_one = all(view.age_counts or not view.tracked for view in members)
     counts = [view.age_counts for view in members if view.age_counts] if known_one_by_one else []
     return QueueView(
@@ -167,11 +167,6 @@ def aggregate_views(name: QueueName, members: Sequence[QueueView], severity: Map
 
 def _badness(view: QueueView) -> tuple[int, int]:
     return STATUS_RANK[view.status], -view.oldest_ms.get("all", _LATER)
-
-
-def _is_exact(view: QueueView, scope: AgeScope) -> bool:
-    """Whether nothing older may be there than what is known."""
-    return scope in view.exact_ages if scope in view.oldest_ms else view.basis == "messages"
 
 
 def _oldest(members: Sequence[QueueView]) -> dict[AgeScope, int]:

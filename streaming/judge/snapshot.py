@@ -195,6 +195,10 @@ class QueueView:
         """Whether it is known to hold no message."""
         return is_empty(self.visible, self.in_flight, self.delayed)
 
+    def is_oldest_exact(self, scope: AgeScope) -> bool:
+        """Whether the queue can hold nothing older than the known oldest message, or no message where none is known."""
+        return scope in self.exact_ages if scope in self.oldest_ms else self.is_empty or self.basis == "messages"
+
     def moved(
         self, age_counts: tuple[int, ...], age_sum_s: float, last_event_at_ms: int, messages: Sequence[MessageView]
     ) -> QueueView:

@@ -145,6 +145,8 @@ def test_what_is_not_known_of_one_queue_makes_the_row_a_lower_bound() -> None:
     assert (row.visible, row.basis, row.basis_reason) == (4, "partial", "its queues are known in different ways")
     assert row.exact_ages == frozenset()
     assert folded(known, queue_view("orders-2")).exact_ages == {"all", "visible", "cloudwatch", "healthy"}
+    counted_empty = queue_view("orders-2", basis="counts", basis_reason="only counted", age_counts=())
+    assert folded(known, counted_empty).exact_ages == {"all", "visible", "cloudwatch", "healthy"}
 
 
 def test_the_status_is_the_worst_and_a_drain_time_that_of_the_slowest() -> None:

@@ -18,7 +18,7 @@ from sinks.http.responses import takes_gzip
 from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.judge.aggregated_queues import aggregate_views
-from streaming.judge.snapshot import Duration, Snapshot
+from streaming.judge.snapshot import AgeScope, Duration, Snapshot
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
     NOW_MS,
@@ -505,6 +505,35 @@ def test_the_summary_says_what_is_not_known(
     ]
     summary = start(Snapshot(NOW_MS, tuple(queues), (), {})).client.get("/api/v1/queues").json()["summary"]
     assert (summary["visible"], summary["in_flight"], summary["dead_letters"]) == expected
+
+
+OLDEST: dict[AgeScope, int] = {"all": NOW_MS - 60_000}
+BOUND: dict[str, Any] = {"visible": 2, "basis": "counts", "exact_ages": frozenset()}
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        pytest.param({}, (NOW_MS - 60_000, True), id="every message is known"),
+        pytest.param({"basis": "counts"}, (NOW_MS - 60_000, True), id="the other is counted, and empty"),
+        pytest.param(BOUND, (NOW_MS - 60_000, False), id="the other's age is not known"),
+        pytest.param(BOUND | {"oldest_ms": {"all": NOW_MS - 9_000}}, (NOW_MS - 60_000, False), id="the other may be older"),
+        pytest.param(BOUND | {"oldest_ms": {"all": NOW_MS - 99_000}}, (NOW_MS - 99_000, False), id="the other is older"),
+        pytest.param(BOUND | {"is_dead_letter_queue": True}, (NOW_MS - 60_000, True), id="dead letters do not count"),
+    ],
+)
+def test_the_summary_says_whether_its_oldest_age_is_exact(
+    start: StartService, other: dict[str, Any], expected: tuple[int, bool]
+) -> None:
+    """It is if no queue can hold an older message; else it is a lower bound."""
+    queues = (queue_view("a", visible=1, oldest_ms=OLDEST), queue_view("b", **other))
+    summary = start(Snapshot(NOW_MS, queues, (), {})).client.get("/api/v1/queues").json()["summary"]
+    assert (summary["oldest_ms"], summary["oldest_is_exact"]) == expected
+
+
+def test_without_an_oldest_message_the_summary_has_no_exactness(start: StartService) -> None:
+    summary = start(Snapshot(NOW_MS, (queue_view("a"),), (), {})).client.get("/api/v1/queues").json()["summary"]
+    assert (summary["oldest_ms"], summary["oldest_is_exact"]) == (None, None)
 
 
 def test_folded_queues_are_one_row_that_links_to_each(start: StartService) -> None:

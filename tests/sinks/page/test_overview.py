@@ -103,6 +103,18 @@ def test_the_oldest_age_ends_with_the_last_message(visit: StartVisit) -> None:
     expect(oldest).not_to_have_attribute("data-since", re.compile(""))
 
 
+def test_an_oldest_age_that_is_a_lower_bound_is_marked_as_one(visit: StartVisit) -> None:
+    """As in the table. That dead-letter queues are left out is said too."""
+    now = wall_ms()
+    waiting = queue_view("a", now, visible=3, oldest_ms={"all": now - 60_000})
+    visited = visit(Snapshot(now, (replace(waiting, exact_ages=frozenset()),), (), {"accepted": 1}))
+    oldest = visited.open().locator('[data-stat="Oldest"]')
+    expect(oldest).to_have_attribute("data-least", "≥ ")
+    expect(oldest.locator("..")).to_have_attribute("title", "Without dead-letter queues")
+    visited.store.publish(Snapshot(wall_ms(), (waiting,), (), {"accepted": 1}))
+    expect(oldest).not_to_have_attribute("data-least", re.compile(""))
+
+
 def test_pausing_freezes_the_page_and_resuming_catches_up(visit: StartVisit) -> None:
     """A paused page stays as it is, so that it can be read."""
     visited = visit(shop_snapshot(wall_ms()))
