@@ -91,7 +91,7 @@ function showAge(summary) {
         : null,
   );
   setLive(old ? "old" : "live", old ? "No new batches" : "Live");
-  if (old) view.outdate?.();
+  if (old) view.outdate();
   current = old ? null : summary;
 }
 
@@ -106,16 +106,16 @@ function showSummary(summary) {
 
 function showError(error) {
   current = null;
-  view.outdate?.();
+  const atMs = view.outdate();
   if (error.code === "starting") {
     setLive("old", "Starting");
-    banner("Waiting for the first batch. This page will show it as soon as it is available.");
+    banner("Waiting for the first batch. This page will show it as soon as it is available.", atMs);
   } else if (error.status) {
     setLive("old", "Error");
-    banner(`${capital(error.message)}. ${capital(error.fix)}.`);
+    banner(`${capital(error.message)}. ${capital(error.fix)}.`, atMs);
   } else {
     setLive("lost", "Not connected");
-    banner("The service does not answer. This page shows the latest data and retries every few seconds.");
+    banner("The service does not answer. This page retries every few seconds.", atMs);
   }
 }
 
@@ -123,10 +123,17 @@ function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function banner(text) {
+/** Shows a text and the time of the data on the page, if there are any. Their age ticks, so it is not announced. */
+function banner(text, atMs = null) {
   const node = document.getElementById("banner");
   node.hidden = text === null;
-  if (text !== null) setText(node, text);
+  if (text === null) return;
+  setChildren(node, `${text}${atMs}`, () => {
+    if (atMs === null) return [text];
+    const age = el("span", {});
+    live.since(age, atMs);
+    return [`${text} The data shown are from ${time(atMs, live.now())}`, el("span", { "aria-hidden": "true" }, ", ", age, " ago"), "."];
+  });
 }
 
 function setLive(state, text) {

@@ -128,9 +128,11 @@ export class Overview {
     announceSignals(signals);
   }
 
-  /** Adds the time of the last data to the headline when there is no newer data. */
+  /** Adds the time of the last data to the headline when there is no newer data; returns it, or null if none are shown. */
   outdate() {
-    if (this.latest) setText(this.headline, headline(this.latest, this.latest.at_ms));
+    if (!this.latest) return null;
+    setText(this.headline, headline(this.latest, this.latest.at_ms));
+    return this.latest.at_ms;
   }
 
   showHero(summary) {

@@ -43,6 +43,8 @@ export class QueuePage {
       consumer: parameters.get("consumer"),
     };
     this.retryAtMs = 0;
+    /** The time of the data that are shown; null if none are. */
+    this.atMs = null;
     this.build(back);
   }
 
@@ -112,6 +114,7 @@ export class QueuePage {
       const [answer, signals] = await Promise.all([get("queue", this.who, signal), get("signals", { limit: 200 }, signal)]);
       setServerTime(answer.summary.now_ms);
       this.show(answer.queue);
+      this.atMs = answer.summary.at_ms;
       announceSignals(signals);
       return answer.summary;
     } catch (error) {
@@ -126,6 +129,7 @@ export class QueuePage {
   /** The service runs, but not with this queue: asking at every snapshot would be in vain. */
   showGone() {
     this.retryAtMs = Date.now() + GONE_RETRY_MS;
+    this.atMs = null;
     this.parts.hidden = true;
     setChildren(this.where, "", () => []);
     setText(this.sentence, "");
@@ -136,6 +140,12 @@ export class QueuePage {
       " is not being watched. ",
       el("a", { href: `#/?${new URLSearchParams({ filter: queue })}` }, "Look for it among all queues"),
     ]);
+  }
+
+  /** Puts the time of the last data before the sentence when there is no newer data; returns it, or null if none are shown. */
+  outdate() {
+    if (this.atMs !== null) setText(this.sentence, `At ${time(this.atMs, now())}: ${this.described}`);
+    return this.atMs;
   }
 
   show(queue) {
@@ -150,7 +160,8 @@ export class QueuePage {
       deadLetters ? el("span", {}, "dead-letter queue") : null,
       dashboard ? el("a", { href: dashboard, rel: "noopener" }, "Grafana") : null,
     ]);
-    setText(this.sentence, visible(queue.sentence));
+    this.described = visible(queue.sentence);
+    setText(this.sentence, this.described);
     this.showFiring(queue.firing);
     this.showMembers(queue);
     this.showNumbers(queue);

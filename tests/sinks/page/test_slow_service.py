@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from playwright.sync_api import Page, Route, expect
 
@@ -95,6 +96,23 @@ def test_a_service_that_hangs_does_not_answer(visit: StartVisit) -> None:
     page.clock.run_for(12_000)
     expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_data_of_a_service_that_does_not_answer_have_their_time_and_age(visit: StartVisit) -> None:
+    """On the page of a queue, too; there the sentence says for which time it holds. Without data there is no time."""
+    at_ms = wall_ms()
+    at = f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S} UTC"
+    page = opened(visit(shop_snapshot(at_ms), **OWN_PAGE), Q + "orders")
+    hold(page)
+    page.clock.run_for(10_000)
+    banner = page.get_by_role("status")
+    expect(banner).to_contain_text(re.compile(rf"retries every few seconds\. The data shown are from {at}, \d\d s ago\."))
+    expect(page.locator(".sentence").first).to_have_text(re.compile(rf"^At {at}: Queue orders is lagging"))
+    page.clock.run_for(60_000)
+    expect(banner).to_contain_text(re.compile(r", 1 min \d+ s ago"))
+    page.evaluate("location.hash = '#/queue?system=aws_sqs&scope=&queue=other'")
+    page.clock.run_for(12_000)
+    expect(banner).to_have_text("The service does not answer. This page retries every few seconds.")
 
 
 def test_resuming_during_an_outage_does_not_say_live(visit: StartVisit) -> None:
