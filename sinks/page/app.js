@@ -1,5 +1,6 @@
 // The frame around the views: routing, header, footer, and banners when the service does not answer.
 
+import { get } from "./api.js";
 import { el, name, setAttribute, setChildren, setText } from "./dom.js";
 import { bytes, count, duration, number, time } from "./format.js";
 import * as live from "./live.js";
@@ -97,11 +98,25 @@ function showAge(summary) {
 
 function showSummary(summary) {
   showAge(summary);
-  const { critical = 0, warning = 0 } = summary.firing;
+  showTab(summary);
+  showFoot(summary);
+}
+
+/** Shows the worst severity in the title and the icon of the tab. */
+function showTab({ firing: { critical = 0, warning = 0 } }) {
   const worst = critical ? "critical" : warning ? "warning" : "";
   document.title = worst ? `${critical || warning} ${worst} · queuewatch` : "queuewatch";
   setAttribute(document.getElementById("favicon"), "href", `assets/favicon${worst ? `-${worst}` : ""}.svg`);
-  showFoot(summary);
+}
+
+/** Of a page that nobody sees, the tab is still seen. */
+async function refreshTab() {
+  try {
+    const { summary } = await get("queues", { limit: 0 }, AbortSignal.timeout(ANSWER_WITHIN_MS));
+    showTab(summary);
+  } catch {
+    // The tab stays as it is until the next answer.
+  }
 }
 
 function showError(error) {
@@ -227,4 +242,4 @@ wireSkip();
 wirePause();
 wireTheme();
 route();
-live.start(show, checkAge);
+live.start(show, checkAge, refreshTab);

@@ -3,6 +3,7 @@
 import { duration, ticking } from "./format.js";
 
 const POLL_MS = 5_000;
+const HIDDEN_POLL_MS = 30_000;
 const AT_MOST_EVERY_MS = 1_500;
 
 let offsetMs = 0;
@@ -72,12 +73,19 @@ export function tick() {
 /**
  * Calls `fetchAndShow`, which returns a promise, at once, for every new snapshot, and every few seconds otherwise; and
  * `everySecond` after the ages have ticked.
- * A hidden page is not refreshed and holds no connection, because a browser allows only six per host for all tabs.
+ * A hidden page is not refreshed and holds no connection, because a browser allows only six per host for all tabs; every
+ * half minute, `whileHidden` is called.
  */
-export function start(fetchAndShow, everySecond) {
+export function start(fetchAndShow, everySecond, whileHidden) {
   wanted = fetchAndShow;
   setInterval(() => {
-    if (isPaused() || document.hidden) return;
+    if (isPaused()) return;
+    if (document.hidden) {
+      if (Date.now() - lastRefresh < HIDDEN_POLL_MS) return;
+      lastRefresh = Date.now();
+      whileHidden();
+      return;
+    }
     if (Date.now() - lastRefresh >= POLL_MS) refresh();
     tick();
     everySecond();

@@ -70,6 +70,45 @@ def test_it_stays_live_without_reload(visit: StartVisit) -> None:
     expect(page.locator(".resolved-list li").first).to_be_visible()
 
 
+def test_a_page_in_the_background_keeps_its_title_and_icon_up_to_date(visit: StartVisit) -> None:
+    """It asks for the summary alone, every half minute, and holds no stream; in front again, it shows everything at once."""
+    visited = visit(shop_snapshot(wall_ms()), viewport={"width": 1360, "height": 902})  # a page whose clock may be moved
+    visited.page.clock.install()
+    page = visited.open()
+    page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 1)
+    _show_or_hide(page, hidden=True)
+    visited.store.publish(Snapshot(wall_ms(), (queue_view("calm", wall_ms()),), (), {"accepted": 1}))
+    requests: list[str] = []
+
+    def note(request: Request) -> None:
+        requests.append(request.url.removeprefix(visited.server.url))
+
+    page.on("request", note)
+    page.clock.run_for(28_000)
+    expect(page).to_have_title("3 critical · queuewatch")
+    page.clock.run_for(3_000)
+    expect(page).to_have_title("queuewatch")
+    expect(page.locator("#favicon")).to_have_attribute("href", "assets/favicon.svg")
+    page.clock.run_for(60_000)
+    assert [url for url in requests if "/api/" in url] == ["/api/v1/queues?limit=0"] * 3
+    expect(page.locator("tbody tr")).to_have_count(12)
+    _show_or_hide(page, hidden=False)
+    page.clock.run_for(2_000)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.remove_listener("request", note)
+
+
+def _show_or_hide(page: Page, *, hidden: bool) -> None:
+    """Tell the page that it is in the background, or in front again: the tests' browser shows every page."""
+    page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
 def test_what_a_queue_turns_out_to_be_is_shown(visit: StartVisit) -> None:
     """That a queue is ordered, takes dead letters, or is known from other events can become known while the page is open."""
     queue = replace(queue_view("a", wall_ms()), basis="partial", basis_reason="no sends", next_step="report sends")
