@@ -7,17 +7,17 @@ const UNITS = [
   ["s", 1],
 ];
 
-/** Formats seconds with the two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. */
+/** Formats seconds with the two largest units: `19 ms`, `0.4 s`, `12 min 38 s`, `3 d 4 h`. A line breaks only between the two. */
 export function duration(seconds) {
   if (seconds < 0) return `−${duration(-seconds)}`;
-  if (seconds > 0 && seconds < 0.095) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
-  if (seconds < 9.95) return `${seconds.toFixed(1).replace(".0", "")} s`;
+  if (seconds > 0 && seconds < 0.095) return `${Math.max(1, Math.round(seconds * 1000))}\u00a0ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1).replace(".0", "")}\u00a0s`;
   let left = Math.round(seconds);
   const parts = [];
   for (const [unit, size] of UNITS) {
     const count = Math.floor(left / size);
     left -= count * size;
-    if (count > 0) parts.push(`${count} ${unit}`);
+    if (count > 0) parts.push(`${count}\u00a0${unit}`);
     else if (parts.length > 0) break;
     if (parts.length === 2) break;
   }

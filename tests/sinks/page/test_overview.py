@@ -142,6 +142,15 @@ def test_the_oldest_age_ends_with_the_last_message(visit: StartVisit) -> None:
     expect(oldest).not_to_have_attribute("data-since", re.compile(""))
 
 
+def test_a_line_breaks_only_between_the_parts_of_a_duration(visit: StartVisit) -> None:
+    """A number and its unit stay together."""
+    now = wall_ms()
+    waiting = queue_view("a", now, visible=3, oldest_ms={"all": now - 671_000})
+    page = visit(Snapshot(now, (waiting,), (), {"accepted": 1})).open()
+    said = page.locator('[data-stat="Oldest"]').evaluate("node => node.textContent")
+    assert re.fullmatch("11\u00a0min( \\d+\u00a0s)?", said), said
+
+
 def test_an_oldest_age_that_is_a_lower_bound_is_marked_as_one(visit: StartVisit) -> None:
     """As in the table. That dead-letter queues are left out is said too."""
     now = wall_ms()

@@ -106,10 +106,10 @@ def test_data_of_a_service_that_does_not_answer_have_their_time_and_age(visit: S
     hold(page)
     page.clock.run_for(10_000)
     banner = page.get_by_role("status")
-    expect(banner).to_contain_text(re.compile(rf"retries every few seconds\. The data shown are from {at}, \d\d s ago\."))
+    expect(banner).to_contain_text(re.compile(rf"retries every few seconds\. The data shown are from {at}, \d\d\ss ago\."))
     expect(page.locator(".sentence").first).to_have_text(re.compile(rf"^At {at}: Queue orders is lagging"))
     page.clock.run_for(60_000)
-    expect(banner).to_contain_text(re.compile(r", 1 min \d+ s ago"))
+    expect(banner).to_contain_text(re.compile(r", 1\smin \d+\ss ago"))
     page.evaluate("location.hash = '#/queue?system=aws_sqs&scope=&queue=other'")
     page.clock.run_for(12_000)
     expect(banner).to_have_text("The service does not answer. This page retries every few seconds.")
@@ -136,7 +136,7 @@ def test_numbers_become_old_while_an_answer_is_awaited(visit: StartVisit) -> Non
     expect(page.locator("#live")).to_have_text("Live")
     page.clock.run_for(1_100)
     expect(page.locator("#live")).to_have_text("No new batches")
-    expect(page.get_by_role("status")).to_contain_text(re.compile(r"No new batch for 4\d s"))
+    expect(page.get_by_role("status")).to_contain_text(re.compile(r"No new batch for 4\d\ss"))
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" at \d\d:\d\d:\d\d UTC$"))
 
 
