@@ -25,7 +25,7 @@ function paths(points, width, height, most) {
     area += from === null ? `M${at}` : `L${at}`;
     from ??= index;
     // A path with a single point would draw nothing.
-    if (points[index + 1] === null && points[index - 1] === null) line += "h0.1";
+    if ((points[index + 1] ?? null) === null && (points[index - 1] ?? null) === null) line += "h0.1";
   });
   close(points.length - 1);
   return { line, area };
@@ -88,6 +88,11 @@ export function trendChart(title, stepS, points, write) {
   }
   const { line, area } = paths(points, width, height, most);
   drawing.append(svg("path", { class: "chart-area", d: area }), svg("path", { class: "chart-line", d: line }));
+  const last = points[points.length - 1] ?? null;
+  if (last !== null) {
+    // A line with round ends stays round when the drawing is stretched.
+    drawing.append(svg("path", { class: "chart-dot", d: `M${width} ${(height - (last / most) * height).toFixed(1)}h0.1` }));
+  }
   return drawing;
 }
 

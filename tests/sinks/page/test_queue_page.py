@@ -86,6 +86,20 @@ def test_the_charts_of_a_quiet_queue_end_now(visit: StartVisit) -> None:
     expect(ends).not_to_have_text(before)
 
 
+def test_a_chart_of_one_point_has_a_dot(visit: StartVisit) -> None:
+    """A line from a point to itself draws nothing. The dot is at the last point; where that is not known, there is none."""
+    visited = visit(clock_ms=lambda: NOW_MS)
+    queue = queue_view("a", NOW_MS, visible=3, oldest_ms={"all": NOW_MS - 60_000})
+    visited.store.publish(Snapshot(NOW_MS, (queue,), (), {"accepted": 1}))
+    page = visited.open(Q + "a")
+    dots = page.locator(".chart .chart-dot")
+    expect(dots).to_have_count(2)
+    expect(dots.first).to_have_attribute("d", re.compile(r"^M600 0\.0h"))
+    visited.store.publish(Snapshot(NOW_MS + 10_000, (replace(queue, visible=None, oldest_ms={}),), (), {"accepted": 1}))
+    expect(dots).to_have_count(0)
+    expect(page.locator(".chart .chart-line").first).to_have_attribute("d", re.compile(r"^M[^L]*h0\.1$"))
+
+
 def test_evidence_is_in_words_and_a_broker_s_own_reason_stays_as_it_is(visit: StartVisit) -> None:
     """`held_head` is a value for programs."""
     now = wall_ms()
