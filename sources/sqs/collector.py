@@ -20,6 +20,7 @@ from sources.sqs.account import AccountReader, Problem
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.discovery import refuse_foreign
 from sources.sqs.telemetry import SqsTelemetryCollector
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ class SqsCollector:
     kind: ClassVar[str] = "sqs"
 
     def __init__(self, config: SqsCollectorConfig, clients: Sequence[SQSClient] | None = None) -> None:
+        """Raises `CollectorRefused` when there is no client for a queue that `config` names by URL."""
         self._config = config
         self._clients = list(clients) if clients is not None else make_clients(config)
+        refuse_foreign(config.discovery, [client.meta.region_name for client in self._clients])
         # A long poll for telemetry needs a client of its own, which waits longer for an answer.
         self._telemetry_client = _telemetry_client(config, clients) if clients is not None else None
 

@@ -26,7 +26,7 @@ class DiscoveryConfig(CollectorSection):
     prefixes: tuple[Text, ...] = ()
     """Queue name prefixes; SQS itself does the filtering."""
     urls: tuple[Text, ...] = ()
-    """Queue URLs to watch regardless of the filters; they may belong to another account."""
+    """Queue URLs to watch regardless of the filters: of any account, in a region that is read."""
     include: tuple[Text, ...] = ("*",)
     """Shell-style patterns; a listed queue's name must match one of them."""
     exclude: tuple[Text, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
 from queuewatch.places import place_of_url
+from sources.collect.base import CollectorRefused
 from sources.sqs.config import DiscoveryConfig
 from sources.sqs.values import queue_name
 
@@ -22,6 +23,20 @@ def urls_in(region: str, discovery: DiscoveryConfig, regions: Collection[str]) -
     """
     others = set(regions) - {region}
     return [url for url in discovery.urls if _region_of(url) not in others]
+
+
+def refuse_foreign(discovery: DiscoveryConfig, regions: Collection[str]) -> None:
+    """Raise `CollectorRefused` if a queue named by URL is in none of `regions`: no client could ever read it.
+
+    The URLs of a stand-in for SQS name no region.
+    """
+    for url in discovery.urls:
+        region = _region_of(url)
+        if region is not None and region not in regions:
+            raise CollectorRefused(
+                f"collect.sqs.discovery.urls: {url} is in {region}, which is not among the regions that are read "
+                f"({', '.join(regions)}): add {region} to collect.sqs.regions, or remove the URL"
+            )
 
 
 def _region_of(url: str) -> str | None:

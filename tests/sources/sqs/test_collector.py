@@ -450,6 +450,16 @@ def test_a_missing_region_or_profile_is_named_with_the_fix(monkeypatch: pytest.M
         SqsCollector.from_config(SqsCollectorConfig(profile="nobody"))
 
 
+def test_a_queue_named_by_url_in_a_region_that_is_not_read_is_refused() -> None:
+    """SQS would answer that it does not exist, and heartbeats would go on. A stand-in's URL names no region."""
+    clients: list[Any] = [Regional("eu-west-1", "orders"), Regional("us-east-1", "orders")]
+    foreign = "https://sqs.eu-central-1.amazonaws.com/1/orders"
+    for url in (clients[0].url("orders"), "http://localhost:9324/000000000000/orders"):
+        SqsCollector(SqsCollectorConfig(discovery=DiscoveryConfig(urls=(url,))), clients)
+    with pytest.raises(CollectorRefused, match=r"in eu-central-1, .*\(eu-west-1, us-east-1\): add .* to collect\.sqs\.regions"):
+        SqsCollector(SqsCollectorConfig(discovery=DiscoveryConfig(urls=(clients[0].url("orders"), foreign))), clients)
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
