@@ -123,11 +123,18 @@ class AccountReader:
         self._queues: dict[str, _Queue] = {}
         self._problems: list[Problem] = []
         self._lock = threading.Lock()
+        self.unread_tags = 0
+        """Listed queues of which the last search could not tell whether they are wanted: their tags could not be read."""
 
     @property
     def places(self) -> list[Place]:
         """The queues watched now."""
         return [queue.place for queue in self._queues.values()]
+
+    @property
+    def misses_queues(self) -> bool:
+        """Whether a queue named by URL does not exist, or listed ones may be wanted that are not watched."""
+        return self.unread_tags > 0 or any(url not in self._queues for url in self._named)
 
     @property
     def region(self) -> str:
@@ -161,7 +168,9 @@ class AccountReader:
 
     def _found(self, urls: Iterable[str]) -> dict[str, _Queue]:
         """Return those of the queues that are wanted, and their dead-letter queues."""
-        kept = {queue.url: queue for queue in self._each(urls, self._look_at) if self._is_wanted(queue)}
+        looked_at = self._each(urls, self._look_at)
+        kept = {queue.url: queue for queue in looked_at if self._is_wanted(queue)}
+        self.unread_tags = sum(queue.tags is None and queue.url not in kept for queue in looked_at)
         if self._discovery.with_dead_letter_queues:
             self._add_dead_letter_queues(kept)
         return kept

@@ -116,7 +116,7 @@ class _Region:
             if self._config.discovery.tags and any(p.throttled and p.call == "ListQueueTags" for p in problems):
                 discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
             self._pace(any(problem.throttled for problem in problems) or (error is not None and _asks_for_fewer_calls(error)))
-            is_alive = bool(events) or (error is None and not problems)
+            is_alive = bool(events) or (error is None and not problems and not self._reader.misses_queues)
             if is_alive:
                 emit([*events, heartbeat(SYSTEM, self._name, now_ms())])
             self._wait(emit, stop, began_s + self._config.interval_s * self._stretch, is_alive=is_alive)
@@ -139,7 +139,14 @@ class _Region:
             return error
         places = self._reader.places
         self._check(places)
-        if not places and self._watched:
+        if self._reader.unread_tags:
+            _log.warning(
+                "SQS: %s: queues watched: %d; not watched because their tags (collect.sqs.discovery.tags) could not be read: %d",
+                self._name,
+                len(places),
+                self._reader.unread_tags,
+            )
+        elif not places and self._watched:
             _log.warning("SQS: %s: no queue matches collect.sqs.discovery: nothing is watched in this region", self._name)
         elif len(places) != self._watched:
             _log.info("SQS: %s: queues watched: %d", self._name, len(places))

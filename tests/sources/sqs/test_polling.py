@@ -155,3 +155,34 @@ def test_an_account_without_queues_still_has_heartbeats(caplog: pytest.LogCaptur
         events = collect(fake, lambda found: len(found) >= 4, discovery_interval_s=0.01)
     assert {event["type"] for event in events} == {"heartbeat"}
     assert caplog.text.count("sqs-collector/eu-west-1: no queue matches collect.sqs.discovery: nothing is watched") == 1
+
+
+@pytest.mark.parametrize(
+    ("failing", "discovery", "says"),
+    [
+        ({"ListQueueTags": "AccessDenied"}, {"tags": {"env": "prod"}}, "because their tags could not be read"),
+        ({}, {"urls": ["https://sqs.eu-west-1.amazonaws.com/1/gone"]}, "QueueDoesNotExist"),
+    ],
+    ids=["tags denied", "no such queue"],
+)
+def test_a_collector_that_watches_nothing_that_it_should_is_silent(
+    failing: dict[str, str],
+    discovery: dict[str, Any],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Heartbeats would say that all is well. What is wrong is remembered between the searches, and logged first."""
+    fake: Any = Fake({"orders": PLAIN, "payments": PLAIN})
+    fake.fail = failing
+    config: Any = {"interval_s": 30, "discovery": discovery}
+    with caplog.at_level(logging.INFO):
+        assert polled(SqsCollectorConfig(**config), fake, 1_000, monkeypatch) == []
+    first = next(record.message for record in caplog.records if record.levelno == logging.WARNING)
+    assert says in first
+    assert "no queue matches" not in caplog.text
+    if failing:
+        fake.fail = {("ListQueueTags", "orders"): "AccessDenied"}
+        fake.tags = {"payments": {"env": "prod"}}
+        events = polled(SqsCollectorConfig(**config), fake, 1_000, monkeypatch)
+        assert {event.get("queue") for _, event in events} == {"payments", None}
