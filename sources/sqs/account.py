@@ -7,12 +7,12 @@ ListDeadLetterSourceQueues, ListMessageMoveTasks. None of them touches a message
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_arn, place_of_url
@@ -22,6 +22,7 @@ from sources.sqs.attributes import dead_letter_arn, queue_attributes, queue_stat
 from sources.sqs.config import DiscoveryConfig
 from sources.sqs.discovery import dead_letter_sources, listed_urls, urls_in
 from sources.sqs.move_tasks import Progress, latest, redrive_task
+from sources.sqs.parallel import in_slices
 from sources.sqs.values import queue_name
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ _DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
 _PROGRESS_KNOWN_MS: Final = 300_000
 """A running task that was not read for this long may have gone on: it must not seem to have stopped moving messages."""
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
-
-
 _MOST_SOURCES: Final = 100
 """Queues named as the sources of a dead-letter queue: an event with the names of a thousand is too long."""
+_MOST_UNANSWERED: Final = 5
+"""Calls in a row that SQS did not answer, after which the others of a pass are left out: each takes a minute."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Problem:
     message: str
     url: str = ""
     """The queue's URL, where it matters: queues of several accounts may have one name."""
+    unanswered: bool = False
+    """Whether SQS could not be reached, or did not answer in time."""
 
     @classmethod
     def of(cls, queue: str, call: str, error: ClientError | BotoCoreError | BadAnswer, url: str = "") -> Problem:
@@ -60,7 +64,8 @@ class Problem:
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
             return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
-        return cls(queue, call, type(error).__name__, str(error), url)
+        unanswered = isinstance(error, (ConnectionError, HTTPClientError))
+        return cls(queue, call, type(error).__name__, str(error), url, unanswered)
 
     @property
     def throttled(self) -> bool:
@@ -100,7 +105,7 @@ class AccountReader:
     """Finds queues and reads their attributes, several at a time.
 
     Call `discover` before `read`. Errors of single queues are kept in `problems` until `take_problems`; only a failure to
-    list the queues raises.
+    list the queues raises. Both end at once when `stop` is set, and leave out the remaining calls while SQS does not answer.
     """
 
     def __init__(
@@ -123,6 +128,10 @@ class AccountReader:
         self._queues: dict[str, _Queue] = {}
         self._problems: list[Problem] = []
         self._lock = threading.Lock()
+        self._unanswered = 0
+        """Calls in a row that SQS did not answer."""
+        self._answered = False
+        """Whether a call has succeeded since `discover` last beat."""
         self.unread_tags = 0
         """Listed queues of which the last search could not tell whether they are wanted: their tags could not be read."""
 
@@ -141,24 +150,28 @@ class AccountReader:
         """The client's region."""
         return self._client.meta.region_name
 
-    def discover(self) -> None:
-        """Find queues, their tags, and which queues send dead letters to them.
+    def discover(self, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+        """Find queues, their tags, and which queues send dead letters to them; `beat` is called meanwhile as calls succeed.
 
         Raises botocore's errors if they cannot be listed: then the known ones, and those named by URL, are still read.
         """
+        self._unanswered = 0
+        self._answered = False
         try:
-            listed = listed_urls(self._client, self._discovery)
+            [listed] = self._all([self._discovery], partial(listed_urls, self._client), stop, beat) or [[]]
         except (ClientError, BotoCoreError):
-            self._queues |= self._found(url for url in self._named if url not in self._queues)
+            self._queues |= self._found((url for url in self._named if url not in self._queues), stop, beat)
             raise
-        self._queues = self._found(dict.fromkeys((*self._named, *listed)))
+        self._queues = self._found(dict.fromkeys((*self._named, *listed)), stop, beat)
 
-    def read(self) -> list[Event]:
-        """Return one `queue_state` per readable queue; a queue that is gone is no longer watched."""
-        events = self._each(list(self._queues.values()), self._read_one)
+    def read(self, stop: threading.Event) -> Iterator[list[Event]]:
+        """Yield one `queue_state` per readable queue, in slices as they come; a queue that is gone is no longer watched."""
+        self._unanswered = 0
+        for events in in_slices(self._queues.values(), self._read_one, threads=self._concurrency, stop=stop):
+            if events:
+                yield events
         gone = {problem.url for problem in self._problems if problem.gone}
         self._queues = {url: queue for url, queue in self._queues.items() if url not in gone}
-        return events
 
     def take_problems(self) -> list[Problem]:
         """Return the problems since the last call."""
@@ -166,13 +179,15 @@ class AccountReader:
             taken, self._problems = self._problems, []
         return taken
 
-    def _found(self, urls: Iterable[str]) -> dict[str, _Queue]:
+    def _found(self, urls: Iterable[str], stop: threading.Event, beat: Callable[[], None]) -> dict[str, _Queue]:
         """Return those of the queues that are wanted, and their dead-letter queues."""
-        looked_at = self._each(urls, self._look_at)
+        looked_at = self._all(urls, self._look_at, stop, beat)
         kept = {queue.url: queue for queue in looked_at if self._is_wanted(queue)}
         self.unread_tags = sum(queue.tags is None and queue.url not in kept for queue in looked_at)
         if self._discovery.with_dead_letter_queues:
-            self._add_dead_letter_queues(kept)
+            self._all(kept.values(), self._read_attributes, stop, beat)
+            missing = _unwatched_dead_letter_queues(kept.values())
+            kept |= {queue.url: queue for queue in self._all(missing, self._look_at, stop, beat)}
         return kept
 
     def _look_at(self, url: str) -> _Queue:
@@ -191,22 +206,8 @@ class AccountReader:
     def _is_wanted(self, queue: _Queue) -> bool:
         return queue.url in self._discovery.urls or self._discovery.fits_tags(queue.tags or {})
 
-    def _add_dead_letter_queues(self, kept: dict[str, _Queue]) -> None:
-        """Add the dead-letter queues of watched queues, even if the configuration does not name them."""
-        watched = {queue.place for queue in kept.values()}
-        missing: dict[str, None] = {}
-        for queue, target in zip(kept.values(), self._each(kept.values(), self._target), strict=True):
-            place = place_of_arn(target) if target else None
-            # The client cannot read outside its account and region.
-            if place is not None and place not in watched and place.scope == queue.place.scope:
-                missing[f"{queue.url.rstrip('/').rsplit('/', 1)[0]}/{place.queue}"] = None
-        for queue in self._each(missing, self._look_at):
-            kept[queue.url] = queue
-
-    def _target(self, queue: _Queue) -> str:
-        """Return the ARN of its dead-letter queue, empty without one; the known one if it cannot be read."""
-        self._try(queue, "GetQueueAttributes", self._attributes, None)
-        return queue.target
+    def _read_attributes(self, queue: _Queue) -> dict[str, str] | None:
+        return self._try(queue, "GetQueueAttributes", self._attributes, None)
 
     def _attributes(self, queue: _Queue) -> dict[str, str]:
         attributes = read_attributes(self._client, queue.url)
@@ -217,7 +218,7 @@ class AccountReader:
         return attributes
 
     def _read_one(self, queue: _Queue) -> Event | None:
-        answer = self._try(queue, "GetQueueAttributes", self._attributes, None)
+        answer = self._read_attributes(queue)
         if answer is None:
             return None
         at = self._clock_ms()
@@ -260,18 +261,41 @@ class AccountReader:
             queue.has_task = True
 
     def _try(self, queue: _Queue, call: str, action: Callable[[_Queue], Found], otherwise: Found) -> Found:
+        if self._unanswered >= _MOST_UNANSWERED:
+            return otherwise
         try:
-            return action(queue)
+            found = action(queue)
         except (ClientError, BotoCoreError, BadAnswer) as error:
             problem = Problem.of(queue_name(queue.url), call, error, queue.url)
+        else:
+            self._unanswered = 0
+            self._answered = True
+            return found
         with self._lock:
+            self._unanswered = self._unanswered + 1 if problem.unanswered else 0
             self._problems.append(problem)
         return otherwise
 
-    def _each(self, items: Iterable[Item], action: Callable[[Item], Found | None]) -> list[Found]:
-        """Run the action for each item, several at a time, in order; None is left out."""
-        todo: Sequence[Item] = list(items)
-        if not todo:
-            return []
-        with ThreadPoolExecutor(min(self._concurrency, len(todo)), "queuewatch-sqs") as pool:
-            return [found for found in pool.map(action, todo) if found is not None]
+    def _all(
+        self, items: Iterable[Item], action: Callable[[Item], Found | None], stop: threading.Event, beat: Callable[[], None]
+    ) -> list[Found]:
+        """Run the action for each item; `beat` is called every few seconds in which a call has succeeded."""
+        found: list[Found] = []
+        for some in in_slices(items, action, threads=self._concurrency, stop=stop):
+            found += some
+            if self._answered:
+                self._answered = False
+                beat()
+        return found
+
+
+def _unwatched_dead_letter_queues(queues: Collection[_Queue]) -> list[str]:
+    """Return the URLs of the queues' dead-letter queues that are not among them."""
+    watched = {queue.place for queue in queues}
+    missing: dict[str, None] = {}
+    for queue in queues:
+        place = place_of_arn(queue.target) if queue.target else None
+        # The client cannot read outside its account and region.
+        if place is not None and place not in watched and place.scope == queue.place.scope:
+            missing[f"{queue.url.rstrip('/').rsplit('/', 1)[0]}/{place.queue}"] = None
+    return list(missing)

@@ -15,7 +15,7 @@ from queuewatch.clock import now_ms
 from queuewatch.places import Place, region_of_url
 from sources.collect.base import CollectorRefused
 from sources.collect.supervise import supervise
-from sources.events import Emit, heartbeat
+from sources.events import Emit, Event, heartbeat
 from sources.sqs.account import AccountReader, Problem
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_STRETCH: Final = 8.0
 _HEARTBEAT_S: Final = 30.0
-"""How often the collector says between polls that it is alive. After two silent minutes it counts as dead."""
+"""How often the collector says, between polls and during a search, that it is alive. After two minutes it counts as dead."""
 _LOG_EVERY_S: Final = 300.0
 
 
@@ -38,7 +38,7 @@ class SqsCollector:
     """Watches the queues of one account, in one or more regions, until it is stopped.
 
     It never receives from a queue it watches: a receive counts against a message and hides it from its consumers.
-    A heartbeat is sent for each region after each successful read.
+    A heartbeat is sent for each region with what was read, every few seconds while it is read, and until the next read.
     """
 
     kind: ClassVar[str] = "sqs"
@@ -98,6 +98,10 @@ class _Region:
         """Whether the queues are known and do not include the telemetry queue."""
         self._watched = -1
         """How many queues the last search found; negative before the first."""
+        self._is_alive = True
+        """Whether the last poll could read what is watched; a search before the first one may take minutes."""
+        self._heard_s = time.monotonic()
+        """When the last heartbeat was sent (monotonic)."""
         self._stretch = 1.0
         self._logged = LoggedProblems()
 
@@ -105,38 +109,52 @@ class _Region:
         discovered_s = float("-inf")
         while not stop.is_set():
             began_s = time.monotonic()
-            error = None
+            error, problems = None, []
             if began_s - discovered_s >= self._config.discovery_interval_s:
-                error = self._discover()
-                if error is None:
+                error = self._discover(stop, partial(self._beat, emit, _HEARTBEAT_S))
+                problems = self._reader.take_problems()
+                if error is None and not any(problem.unanswered for problem in problems):
                     discovered_s = began_s
-            events = self._reader.read()
-            problems = self._reader.take_problems()
+            has_read = False
+            for events in self._reader.read(stop):
+                self._report(emit, events)
+                has_read = True
+            problems += self._reader.take_problems()
             self._log_problems(problems)
+            if stop.is_set():
+                return
             if self._config.discovery.tags and any(p.throttled and p.call == "ListQueueTags" for p in problems):
                 discovered_s = float("-inf")  # Whether a queue is wanted is not known without its tags.
             self._pace(any(problem.throttled for problem in problems) or (error is not None and _asks_for_fewer_calls(error)))
-            is_alive = bool(events) or (error is None and not problems and not self._reader.misses_queues)
-            if is_alive:
-                emit([*events, heartbeat(SYSTEM, self._name, now_ms())])
-            self._wait(emit, stop, began_s + self._config.interval_s * self._stretch, is_alive=is_alive)
+            self._is_alive = has_read or (error is None and not problems and not self._reader.misses_queues)
+            if not has_read:
+                self._beat(emit)
+            until_s = began_s + self._config.interval_s * self._stretch
+            while (left_s := until_s - time.monotonic()) > 0 and not stop.wait(min(left_s, _HEARTBEAT_S)):
+                if left_s > _HEARTBEAT_S:
+                    self._beat(emit)
 
-    def _wait(self, emit: Emit, stop: threading.Event, until_s: float, *, is_alive: bool) -> None:
-        """Wait for the next poll (a monotonic time), with heartbeats if the last one has read anything."""
-        while (left_s := until_s - time.monotonic()) > 0 and not stop.wait(min(left_s, _HEARTBEAT_S)):
-            if is_alive and left_s > _HEARTBEAT_S:
-                emit([heartbeat(SYSTEM, self._name, now_ms())])
+    def _report(self, emit: Emit, events: Sequence[Event]) -> None:
+        emit([*events, heartbeat(SYSTEM, self._name, now_ms())])
+        self._heard_s = time.monotonic()
 
-    def _discover(self) -> ClientError | BotoCoreError | None:
+    def _beat(self, emit: Emit, after_s: float = 0.0) -> None:
+        """Send a heartbeat if the last poll could read anything, and there was none for `after_s`."""
+        if self._is_alive and time.monotonic() - self._heard_s >= after_s:
+            self._report(emit, ())
+
+    def _discover(self, stop: threading.Event, beat: Callable[[], None]) -> ClientError | BotoCoreError | None:
         """Find queues; return the error if they cannot be listed."""
         try:
-            self._reader.discover()
+            self._reader.discover(stop, beat)
         except (ClientError, BotoCoreError) as error:
             self._log_problems([Problem.of(self._name, "ListQueues", error)])
             if not _asks_for_fewer_calls(error):
                 # Those named by URL are all that can be watched.
                 self._check(self._reader.places)
             return error
+        if stop.is_set():  # before all were found
+            return None
         places = self._reader.places
         self._check(places)
         if self._reader.unread_tags:

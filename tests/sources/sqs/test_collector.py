@@ -22,20 +22,28 @@ from tests.sources.sqs.accounts import PLAIN, READ_ONLY, Account, Fake, Recorded
 
 TO_DLQ = PLAIN | {"RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:1:orders-dlq","maxReceiveCount":3}'}
 
+RUNNING = threading.Event()
+"""It is never stopped."""
+
 
 def names(events: list[dict[str, Any]]) -> list[str]:
     """Return the names of the reported queues."""
     return sorted(event["queue"] for event in events)
 
 
+def read(reader: AccountReader) -> list[dict[str, Any]]:
+    """Read the queues that were found."""
+    return [event for events in reader.read(RUNNING) for event in events]
+
+
 def read_account(client: Any, discovery: DiscoveryConfig, problems: list[Problem] | None = None) -> list[dict[str, Any]]:
     """Discover and read an account once."""
     reader = AccountReader(client, discovery)
-    reader.discover()
-    events: Any = reader.read()
+    reader.discover(RUNNING)
+    events = read(reader)
     if problems is not None:
         problems.extend(reader.take_problems())
-    return list(events)
+    return events
 
 
 @pytest.mark.parametrize("service", ["moto_sqs", "elasticmq"])
@@ -138,9 +146,9 @@ def test_an_error_concerns_only_its_queue() -> None:
     assert "orders-test: GetQueueAttributes: AccessDenied" in "".join(map(str, problems))
     assert all("allow sqs:" in str(problem) for problem in problems)
     reader = AccountReader(fake, DiscoveryConfig())
-    reader.discover()
+    reader.discover(RUNNING)
     del fake.queues["telemetry"]
-    reader.read()
+    read(reader)
     assert "telemetry" not in [place.queue for place in reader.places]
 
 
@@ -148,15 +156,15 @@ def test_a_dead_letter_queue_stays_watched_when_its_source_cannot_be_read() -> N
     """A single failed call would otherwise leave it unwatched until the next search."""
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
     reader = AccountReader(fake, DiscoveryConfig(include=("orders",)))
-    reader.discover()
-    assert names(reader.read()) == ["orders", "orders-dlq"]
+    reader.discover(RUNNING)
+    assert names(read(reader)) == ["orders", "orders-dlq"]
     fake.fail = {("GetQueueAttributes", "orders"): "RequestThrottled"}
-    reader.discover()
+    reader.discover(RUNNING)
     fake.fail = {}
-    assert names(reader.read()) == ["orders", "orders-dlq"]
+    assert names(read(reader)) == ["orders", "orders-dlq"]
     fake.queues["orders"] = PLAIN
-    reader.discover()
-    assert names(reader.read()) == ["orders"]
+    reader.discover(RUNNING)
+    assert names(read(reader)) == ["orders"]
 
 
 def test_a_dead_letter_queue_of_very_many_sources_is_reported() -> None:
@@ -194,9 +202,9 @@ def test_a_queue_that_is_gone_leaves_its_namesake_of_another_account() -> None:
     fake: Any = TwoAccounts({"orders": PLAIN})
     urls = ("https://sqs.eu-west-1.amazonaws.com/1/orders", "https://sqs.eu-west-1.amazonaws.com/2/orders")
     reader = AccountReader(fake, DiscoveryConfig(urls=urls))
-    reader.discover()
-    assert names(reader.read()) == ["orders"]
-    assert names(reader.read()) == ["orders"]
+    reader.discover(RUNNING)
+    assert names(read(reader)) == ["orders"]
+    assert names(read(reader)) == ["orders"]
     assert [place.scope for place in reader.places] == ["1/eu-west-1"]
 
 
@@ -277,7 +285,7 @@ def test_a_redrive_task_is_followed_to_its_end() -> None:
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
     now = [1_760_000_000_000]
     reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
-    reader.discover()
+    reader.discover(RUNNING)
 
     def look(after_s: int, moved: int | None, status: str = "RUNNING") -> Any:
         now[0] += after_s * 1000
@@ -290,7 +298,7 @@ def test_a_redrive_task_is_followed_to_its_end() -> None:
                     "ApproximateNumberOfMessagesToMove": 100,
                 }
             ]
-        states = {event["queue"]: event["attributes"] for event in reader.read()}
+        states = {event["queue"]: event["attributes"] for event in read(reader)}
         assert "redrive_task" not in states["orders"]
         return states["orders-dlq"].get("redrive_task")
 
@@ -310,11 +318,11 @@ def test_a_redrive_task_is_found_after_the_clock_was_set_back() -> None:
     fake: Any = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
     now = [1_760_000_000_000]
     reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
-    reader.discover()
-    reader.read()
+    reader.discover(RUNNING)
+    read(reader)
     now[0] -= 86_400_000
     fake.tasks["orders-dlq"] = [{"Status": "RUNNING", "StartedTimestamp": now[0], "ApproximateNumberOfMessagesMoved": 20}]
-    [attributes] = [event["attributes"] for event in reader.read() if event["queue"] == "orders-dlq"]
+    [attributes] = [event["attributes"] for event in read(reader) if event["queue"] == "orders-dlq"]
     assert attributes["redrive_task"]["moved"] == 20
 
 
@@ -325,11 +333,11 @@ def test_a_running_redrive_task_that_cannot_be_read_is_withdrawn() -> None:
     task = {"Status": "RUNNING", "StartedTimestamp": now[0], "ApproximateNumberOfMessagesMoved": 20}
     fake.tasks["orders-dlq"] = [task]
     reader = AccountReader(fake, DiscoveryConfig(), move_task_interval_s=60, clock_ms=lambda: now[0])
-    reader.discover()
+    reader.discover(RUNNING)
 
     def look(after_s: int) -> Any:
         now[0] += after_s * 1000
-        return {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]["redrive_task"]
+        return {event["queue"]: event["attributes"] for event in read(reader)}["orders-dlq"]["redrive_task"]
 
     first = look(60)
     fake.fail = {"ListMessageMoveTasks": "RequestThrottled"}
@@ -352,8 +360,8 @@ def test_a_running_redrive_task_of_a_queue_without_sources_is_not_reported_for_e
 
     def look() -> Any:
         now[0] += 60_000
-        reader.discover()
-        return {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]["redrive_task"]
+        reader.discover(RUNNING)
+        return {event["queue"]: event["attributes"] for event in read(reader)}["orders-dlq"]["redrive_task"]
 
     assert look()["status"] == "RUNNING"
     fake.queues["orders"] = PLAIN
@@ -372,8 +380,8 @@ def test_what_was_removed_from_a_queue_is_withdrawn() -> None:
     reader = AccountReader(fake, DiscoveryConfig())
 
     def look() -> tuple[Any, Any, Any]:
-        reader.discover()
-        found = {event["queue"]: event["attributes"] for event in reader.read()}["orders-dlq"]
+        reader.discover(RUNNING)
+        found = {event["queue"]: event["attributes"] for event in read(reader)}["orders-dlq"]
         return tuple(found[name] for name in ("redrive_allow_policy", "tags", "dead_letter_sources"))
 
     assert look() == ({"permission": "denyAll", "sources": []}, {"team": "shop"}, ["orders"])
@@ -410,8 +418,8 @@ def test_concurrent_calls_are_limited() -> None:
 
     slow: Any = Slow({f"q{n}": PLAIN for n in range(30)})
     reader = AccountReader(slow, DiscoveryConfig(with_dead_letter_queues=False), concurrency=4)
-    reader.discover()
-    assert len(reader.read()) == 30
+    reader.discover(RUNNING)
+    assert len(read(reader)) == 30
     assert at_once[1] == 4
 
 

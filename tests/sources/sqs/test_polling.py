@@ -160,7 +160,11 @@ def test_an_account_without_queues_still_has_heartbeats(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("failing", "discovery", "says"),
     [
-        ({"ListQueueTags": "AccessDenied"}, {"tags": {"env": "prod"}}, "because their tags could not be read"),
+        (
+            {"ListQueueTags": "AccessDenied"},
+            {"tags": {"env": "prod"}},
+            "not watched because their tags (collect.sqs.discovery.tags) could not be read: 2",
+        ),
         ({}, {"urls": ["https://sqs.eu-west-1.amazonaws.com/1/gone"]}, "QueueDoesNotExist"),
     ],
     ids=["tags denied", "no such queue"],
