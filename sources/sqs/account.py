@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_arn, place_of_url
@@ -23,16 +23,12 @@ from sources.sqs.config import DiscoveryConfig
 from sources.sqs.discovery import dead_letter_sources, listed_urls, urls_in
 from sources.sqs.move_tasks import Progress, latest, redrive_task
 from sources.sqs.parallel import in_slices
+from sources.sqs.problems import Problem
 from sources.sqs.values import queue_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-_GONE: Final = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
-_THROTTLED: Final = frozenset(
-    ("RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
-)
-_DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
 _PROGRESS_KNOWN_MS: Final = 300_000
 """A running task that was not read for this long may have gone on: it must not seem to have stopped moving messages."""
 
@@ -43,43 +39,6 @@ _MOST_UNANSWERED: Final = 5
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A failed call; it does not affect other queues."""
-
-    queue: str
-    call: str
-    code: str
-    message: str
-    url: str = ""
-    """The queue's URL, where it matters: queues of several accounts may have one name."""
-    unanswered: bool = False
-    """Whether SQS could not be reached, or did not answer in time."""
-
-    @classmethod
-    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError | BadAnswer, url: str = "") -> Problem:
-        """Convert the error of a call."""
-        if isinstance(error, ClientError):
-            answered = error.response.get("Error", {})
-            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
-        unanswered = isinstance(error, (ConnectionError, HTTPClientError))
-        return cls(queue, call, type(error).__name__, str(error), url, unanswered)
-
-    @property
-    def throttled(self) -> bool:
-        """Whether fewer calls would help."""
-        return self.code in _THROTTLED
-
-    @property
-    def gone(self) -> bool:
-        """Whether the queue no longer exists."""
-        return self.code in _GONE
-
-    def __str__(self) -> str:
-        fix = f"; allow sqs:{self.call} on it, see iam-policy.json" if self.code in _DENIED else ""
-        return f"{self.queue}: {self.call}: {self.code}: {self.message}{fix}"
 
 
 @dataclass

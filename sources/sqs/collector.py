@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
@@ -16,11 +16,12 @@ from queuewatch.places import Place, region_of_url
 from sources.collect.base import CollectorRefused
 from sources.collect.supervise import supervise
 from sources.events import Emit, Event, heartbeat
-from sources.sqs.account import AccountReader, Problem
+from sources.sqs.account import AccountReader
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig
 from sources.sqs.discovery import refuse_foreign
+from sources.sqs.problems import LoggedProblems, Problem
 from sources.sqs.telemetry import SqsTelemetryCollector
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _log = logging.getLogger(__name__)
 _MOST_STRETCH: Final = 8.0
 _HEARTBEAT_S: Final = 30.0
 """How often the collector says, between polls and during a search, that it is alive. After two minutes it counts as dead."""
-_LOG_EVERY_S: Final = 300.0
 
 
 class SqsCollector:
@@ -187,31 +187,10 @@ class _Region:
         self._stretch = min(self._stretch * 2, _MOST_STRETCH) if pressed else max(1.0, self._stretch / 2)
 
     def _log_problems(self, problems: Sequence[Problem]) -> None:
-        for problem in self._logged.due(problems, time.monotonic()):
-            _log.warning("SQS: %s", problem)
+        for line in self._logged.due(problems, time.monotonic()):
+            _log.warning("SQS: %s", line)
 
 
 def _asks_for_fewer_calls(error: ClientError | BotoCoreError) -> bool:
     """Whether fewer calls help: SQS throttles or cannot be reached. A missing permission stays until somebody adds it."""
     return isinstance(error, BotoCoreError) or Problem.of("", "ListQueues", error).throttled
-
-
-class LoggedProblems:
-    """Which problems were logged lately: one that lasts is logged every five minutes. Times are monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._logged_s: dict[tuple[str, str, str, str], float] = {}
-
-    def due(self, problems: Iterable[Problem], now_s: float) -> list[Problem]:
-        """Return the problems to log at `now_s`, and forget those that were logged long ago: their queues may be gone."""
-        self._logged_s = {key: logged_s for key, logged_s in self._logged_s.items() if now_s - logged_s < _LOG_EVERY_S}
-        found = []
-        for problem in problems:
-            key = (problem.queue, problem.url, problem.call, problem.code)
-            if key not in self._logged_s:
-                self._logged_s[key] = now_s
-                found.append(problem)
-        return found
-
-    def __len__(self) -> int:
-        return len(self._logged_s)

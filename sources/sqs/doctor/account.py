@@ -15,13 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from queuewatch.places import Place, place_of_arn, place_of_url
 from sources.doctor.finding import Finding, Severity
-from sources.sqs.account import Problem
 from sources.sqs.answers import BadAnswer, read_attributes
 from sources.sqs.config import DiscoveryConfig
 from sources.sqs.discovery import dead_letter_sources, listed_urls, urls_in
 from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.settings import MoveTask, Queues, QueueSettings, Redrive, RedriveAllow
 from sources.sqs.move_tasks import latest
+from sources.sqs.problems import Problem
 from sources.sqs.values import queue_name, to_number, to_policy
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 import sources.sqs.collector
 from sources.collect import CollectorRefused, run_collector
-from sources.sqs.account import AccountReader, Problem
+from sources.sqs.account import AccountReader
 from sources.sqs.collector import SqsCollector
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
+from sources.sqs.problems import Problem
 from sources.wire import decode_records, encode_ndjson
 from tests.client.transports import Kept
 from tests.sources.sqs.accounts import PLAIN, READ_ONLY, Account, Fake, Recorded, Regional, collect

@@ -13,9 +13,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 import sources.sqs.collector
-from sources.sqs.account import Problem
-from sources.sqs.collector import LoggedProblems, SqsCollector, _Region
+from sources.sqs.collector import SqsCollector, _Region
 from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.problems import LoggedProblems, Problem
 from tests.sources.sqs.accounts import PLAIN, Fake, collect
 
 
@@ -118,6 +118,27 @@ def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_
     for number in range(1_000):
         logged.due([Problem(f"job-{number}", "GetQueueAttributes", "QueueDoesNotExist", "gone")], 330 + number)
     assert len(logged) == 300
+
+
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        ("AccessDenied", "; allow sqs:ListQueueTags on them, see iam-policy.json"),
+        ("ExpiredToken", "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"),
+        ("InternalError", ""),
+    ],
+)
+def test_one_cause_is_one_line_of_the_log(code: str, fix: str) -> None:
+    """Expired credentials concern every queue: three hundred lines at each poll would hide what else is wrong."""
+    logged = LoggedProblems()
+    alike = [Problem(f"q{n}", "ListQueueTags", code, "no") for n in range(300)]
+    other = Problem("q0", "GetQueueAttributes", "AccessDenied", "no")
+    assert logged.due([other, *alike], 0) == [
+        "q0: GetQueueAttributes: AccessDenied: no; allow sqs:GetQueueAttributes on it, see iam-policy.json",
+        f"ListQueueTags: {code}: 300 queues, for example q0, q1: no{fix}",
+    ]
+    new = Problem("new", "ListQueueTags", code, "no")
+    assert [line.split(":")[0] for line in logged.due([*alike, new], 30)] == ["new"]
 
 
 def test_a_queue_whose_tags_were_throttled_is_looked_at_again_soon() -> None:

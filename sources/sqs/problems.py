@@ -1,0 +1,97 @@
+"""Failed calls to SQS, and which of them to log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+from sources.sqs.answers import BadAnswer
+
+_GONE: Final = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
+_THROTTLED: Final = frozenset(
+    ("RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
+)
+_DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
+_BAD_CREDENTIALS: Final = frozenset(
+    ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
+)
+_LOG_EVERY_S: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A failed call; it does not affect other queues."""
+
+    queue: str
+    call: str
+    code: str
+    message: str
+    url: str = ""
+    """The queue's URL, where it matters: queues of several accounts may have one name."""
+    unanswered: bool = False
+    """Whether SQS could not be reached, or did not answer in time."""
+
+    @classmethod
+    def of(cls, queue: str, call: str, error: ClientError | BotoCoreError | BadAnswer, url: str = "") -> Problem:
+        """Convert the error of a call."""
+        if isinstance(error, ClientError):
+            answered = error.response.get("Error", {})
+            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
+        unanswered = isinstance(error, (ConnectionError, HTTPClientError))
+        return cls(queue, call, type(error).__name__, str(error), url, unanswered)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether fewer calls would help."""
+        return self.code in _THROTTLED
+
+    @property
+    def gone(self) -> bool:
+        """Whether the queue no longer exists."""
+        return self.code in _GONE
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.call}: {self.code}: {self.message}{_fix(self, 'it')}"
+
+
+def _fix(problem: Problem, where: str) -> str:
+    if problem.code in _DENIED:
+        return f"; allow sqs:{problem.call} on {where}, see iam-policy.json"
+    if problem.code in _BAD_CREDENTIALS:
+        return "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"
+    return ""
+
+
+class LoggedProblems:
+    """Which problems were logged lately: one that lasts is logged every five minutes. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._logged_s: dict[tuple[str, str, str, str], float] = {}
+
+    def due(self, problems: Iterable[Problem], now_s: float) -> list[str]:
+        """Return the lines to log at `now_s`, one for each call and error code.
+
+        Problems that were logged long ago are forgotten: their queues may be gone.
+        """
+        self._logged_s = {key: logged_s for key, logged_s in self._logged_s.items() if now_s - logged_s < _LOG_EVERY_S}
+        alike: dict[tuple[str, str], list[Problem]] = {}
+        for problem in problems:
+            key = (problem.queue, problem.url, problem.call, problem.code)
+            if key not in self._logged_s:
+                self._logged_s[key] = now_s
+                alike.setdefault((problem.call, problem.code), []).append(problem)
+        return [_line(found) for found in alike.values()]
+
+    def __len__(self) -> int:
+        return len(self._logged_s)
+
+
+def _line(alike: list[Problem]) -> str:
+    first = alike[0]
+    if len(alike) == 1:
+        return str(first)
+    queues = f"{len(alike)} queues, for example {first.queue}, {alike[1].queue}"
+    return f"{first.call}: {first.code}: {queues}: {first.message}{_fix(first, 'them')}"
