@@ -112,6 +112,8 @@ class Ingest:
         refused = taken.decoded.refused
         self._events["accepted"] += taken.accepted
         self._events["invalid"] += refused.total()
+        if not taken.accepted:
+            raise _none_readable(taken.decoded)
         answer: dict[str, Any] = {"accepted": taken.accepted, "invalid": refused.total()}
         if refused:
             answer["reasons"] = refused
@@ -172,18 +174,10 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
     decoded = settings.decode([body])
     accepted = decoded.events.num_rows
     _check_count(accepted + decoded.refused.total(), settings)
+    if not (accepted or decoded.invalid):
+        raise ApiError(400, "empty", "the body holds no event", "send at least one event")
     if not accepted:
-        if not decoded.invalid:
-            raise ApiError(400, "empty", "the body holds no event", "send at least one event")
-        first = decoded.invalid[0]
-        raise ApiError(
-            400,
-            "invalid_events",
-            f"none of {decoded.refused.total()} events can be read; the first: {first.reason}: {first.detail}",
-            "compare with the wire format in the documentation; nothing of this body was kept",
-            invalid=decoded.refused.total(),
-            first_invalid=_described(decoded),
-        )
+        return _Taken(accepted, decoded)
     try:
         settings.stage.put(body, kind)
     except StageFullError as error:
@@ -313,6 +307,18 @@ def _too_large(settings: IngestSettings) -> ApiError:
         "too_large",
         f"the body is larger than {settings.max_body_bytes} bytes",
         "split it over several requests, or raise http.ingest.max_body_bytes",
+    )
+
+
+def _none_readable(decoded: Decoded) -> ApiError:
+    first = decoded.invalid[0]
+    return ApiError(
+        400,
+        "invalid_events",
+        f"none of {decoded.refused.total()} events can be read; the first: {first.reason}: {first.detail}",
+        "compare with the wire format in the documentation; nothing of this body was kept",
+        invalid=decoded.refused.total(),
+        first_invalid=_described(decoded),
     )
 
 

@@ -73,6 +73,13 @@ def test_all_invalid_events_of_a_body_are_counted(start: StartService, spool: Pa
     assert answer.json()["reasons"] == {"missing_field": 5_000}
 
 
+def test_invalid_events_are_counted_where_no_event_of_the_body_can_be_read(start: StartService, spool: Path) -> None:
+    """A sender of nothing but invalid events, such as one after a wrong update, must show in the metrics."""
+    service = serve_ingest(start, spool)
+    assert refused(post(service, b"{}\n" * 3, NDJSON_TYPE), 400, "invalid_events")["invalid"] == 3
+    assert 'queuewatch_ingest_events_total{result="invalid"} 3' in service.client.get("/metrics").text
+
+
 def test_bytes_held_by_all_requests_are_bounded(start: StartService) -> None:
     """The limit is on decompressed bytes, not on the number of requests, and finished requests free theirs."""
     gate = Gate()
