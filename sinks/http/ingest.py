@@ -176,8 +176,7 @@ def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> 
     _check_count(accepted + decoded.refused.total(), settings)
     if not (accepted or decoded.invalid):
         raise ApiError(400, "empty", "the body holds no event", "send at least one event")
-    if not accepted:
-        return _Taken(accepted, decoded)
+    # Invalid events too, even if there are no others: the job counts them and keeps them in quarantine.
     try:
         settings.stage.put(body, kind)
     except StageFullError as error:
@@ -316,7 +315,7 @@ def _none_readable(decoded: Decoded) -> ApiError:
         400,
         "invalid_events",
         f"none of {decoded.refused.total()} events can be read; the first: {first.reason}: {first.detail}",
-        "compare with the wire format in the documentation; nothing of this body was kept",
+        "compare with the wire format in the documentation; the job keeps invalid events in quarantine",
         invalid=decoded.refused.total(),
         first_invalid=_described(decoded),
     )

@@ -1,4 +1,4 @@
-"""The destination of collectors' events, which are delivered or retried, but never dropped."""
+"""The destination of collectors' events, which are delivered or retried; only those that no destination can take are dropped."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class Destination:
         """Events delivered so far."""
         self.unsendable = 0
         """Events dropped because JSON cannot represent them or no record is large enough."""
+        self.unreadable = 0
+        """Events of which the service said that it cannot read them; it keeps them in quarantine."""
 
     def __enter__(self) -> Self:
         self._ticker.start()
@@ -58,6 +60,8 @@ class Destination:
         self._ticker.join()
         with self._lock:
             self._transport.close()
+        if self.unsendable or self.unreadable:
+            _log.warning("%d events could not be sent, %d could not be read by the service", self.unsendable, self.unreadable)
 
     def __call__(self, events: Sequence[Event]) -> None:
         """Deliver events. Raises `DestinationStopped`."""
@@ -100,7 +104,12 @@ class Destination:
                 if error.too_large:
                     self._split(lines, error)
                     return
-                # A refusal (of a token, a path) may end when it has been corrected at the receiver.
+                if error.unreadable:
+                    # The service would never read them, and the events behind them would wait for ever.
+                    self.unreadable += len(lines)
+                    _log.warning("%d events are not sent again: %s", len(lines), error)
+                    return
+                # Any other refusal (of a token, a path), a 400 of another server too, may end when its cause is corrected.
                 self._log_failure(error)
                 self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0), error)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

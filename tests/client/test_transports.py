@@ -152,6 +152,23 @@ def test_http_statuses_mean_retry_split_or_drop(ingest: Ingest, status: int, ret
     assert len(ingest.got) == 1
 
 
+@pytest.mark.parametrize(
+    ("explanation", "unreadable"),
+    [
+        (b'{"error": {"code": "invalid_events", "message": "none of 2 events can be read", "fix": "compare"}}', True),
+        (b'{"error": {"code": "empty", "message": "the body is empty", "fix": "send one"}}', False),
+        (b"<html>The plain HTTP request was sent to HTTPS port</html>", False),
+    ],
+    ids=["no event can be read", "another cause", "another server"],
+)
+def test_only_the_service_itself_says_that_events_are_unreadable(ingest: Ingest, explanation: bytes, unreadable: bool) -> None:
+    """A 400 of anything in front of it is about the address, and collectors must not lose events to it."""
+    ingest.explanation, ingest.answers = explanation, [(400, {})]
+    with pytest.raises(SendError) as caught:
+        HttpTransport(f"http://127.0.0.1:{ingest.server_port}").send(b"{}\n")
+    assert caught.value.unreadable == unreadable
+
+
 def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
     """421 Misdirected Request alone says nothing about the setting that is missing; a redirect says where to send instead."""
     url = f"http://127.0.0.1:{ingest.server_port}"

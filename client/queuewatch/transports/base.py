@@ -12,14 +12,23 @@ SENDER_THREAD: Final = "queuewatch-sender"
 class SendError(Exception):
     """A payload was not delivered.
 
-    `retry` says whether the same payload may succeed later, `too_large` whether half of it may succeed, and `retry_after_s` how
-    long the destination asks to wait.
+    `retry` says whether the same payload may succeed later, `too_large` whether half of it may succeed, `unreadable` whether the
+    service says that it can read none of the events, and `retry_after_s` how long the destination asks to wait.
     """
 
-    def __init__(self, message: str, *, retry: bool, too_large: bool = False, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry: bool,
+        too_large: bool = False,
+        unreadable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.retry = retry
         self.too_large = too_large
+        self.unreadable = unreadable
         self.retry_after_s = retry_after_s
 
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from typing import Any
 from urllib.parse import urljoin
 
 from queuewatch.transports.base import SendError, Transport
@@ -79,22 +80,32 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     location = error.headers.get("Location")
     if 300 <= error.code < 400 and location:
         hint = f"; use {shown(urljoin(name, location))}"
+    body = _start_of(error.fp)
     return SendError(
-        f"{name} answered {error.code} {error.reason}{explained(_start_of(error.fp))}{hint}",
+        f"{name} answered {error.code} {error.reason}{explained(body)}{hint}",
         retry=error.code not in NEVER_RETRIED,
         too_large=error.code == 413,
+        unreadable=_said(body).get("code") == "invalid_events",
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
     )
 
 
 def explained(body: bytes) -> str:
     """Return what the service says is wrong and how to fix it, as the end of a message; empty if something else answered."""
+    said = _said(body)
+    if not said.keys() >= {"message", "fix"}:
+        return ""
+    text = f"{said['message']}; {said['fix']}"
+    return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
+
+
+def _said(body: bytes) -> dict[str, Any]:
+    """Return the service's description of an error, empty if something else answered."""
     try:
         said = json.loads(body)["error"]
-        text = f"{said['message']}; {said['fix']}"
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return ": " + " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MAX_SHOWN]
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _start_of(answer: object) -> bytes:

@@ -67,6 +67,27 @@ def test_a_refused_event_is_retried() -> None:
     assert broken.events() == events(1)
 
 
+def test_events_that_the_service_cannot_read_do_not_block_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """They would be refused for ever; the log names the reason, and their number at the end."""
+
+    class Strict(Kept):
+        def send(self, payload: bytes) -> None:
+            if b"unreadable" in payload:
+                raise SendError("400: none of 2 events can be read", retry=False, unreadable=True)
+            super().send(payload)
+
+    strict = Strict()
+    with Destination(strict, threading.Event()) as emit:
+        for batch in (events(1), [{"unreadable": "x"}] * 2, events(2)):
+            emit(batch)
+        assert (emit.delivered, emit.unreadable, emit.unsendable) == (3, 2, 0)
+    assert strict.events() == [*events(1), *events(2)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 events are not sent again: 400: none of 2 events can be read",
+        "0 events could not be sent, 2 could not be read by the service",
+    ]
+
+
 class Clock:
     """Stands in for the module `time`; sleeping moves it."""
 
