@@ -7,7 +7,7 @@ import binascii
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from sources.cloudflare.answers import PulledMessage
@@ -16,7 +16,8 @@ from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import DrainConfig
 from sources.cloudflare.errors import ApiError, RateLimited
 from sources.cloudflare.watched import backoff_s
-from sources.events import Emit, Event
+from sources.collect.base import CollectorRefused
+from sources.events import EVENT_TYPES, Emit, Event
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ class TelemetryDrain:
     """Reads one queue over HTTP pull until it is stopped.
 
     A message is acknowledged once `emit` has returned for all of its events, so nothing is lost in between. Messages that
-    were delivered but could not be acknowledged come again, and their events are duplicated.
+    were delivered but could not be acknowledged come again, and their events are duplicated. A queue whose messages are not
+    telemetry is refused before anything is acknowledged, because it has another purpose.
     """
 
     def __init__(self, config: DrainConfig, api: CloudflareApi, queue_id: Callable[[], str | None]) -> None:
@@ -36,11 +38,12 @@ class TelemetryDrain:
         self._config = config
         self._api = api
         self._queue_id = queue_id
+        self._trusted = False
         # Pulls are not limited like the other requests; this budget only applies the pauses the API asks for.
         self._budget = Budget(1_000_000)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Drain until `stop` is set. Never raises because of the API, the network or `emit`."""
+        """Drain until `stop` is set. Raises only `CollectorRefused`, never because of the API, the network or `emit`."""
         failures = 0
         while not stop.is_set():
             queue_id = self._queue_id()
@@ -57,6 +60,8 @@ class TelemetryDrain:
                     wait_s = backoff_s(self._config.idle_s, failures)
                     failures += 1
                     log.warning("Cloudflare: telemetry queue %s: %s; next in %.0f s", self._config.queue, error, wait_s)
+                except CollectorRefused:
+                    raise
                 except Exception:
                     # Whatever is wrong with the destination: nothing was acknowledged, so nothing is lost.
                     wait_s = backoff_s(self._config.idle_s, failures)
@@ -65,17 +70,29 @@ class TelemetryDrain:
             stop.wait(wait_s)
 
     def drain_once(self, queue_id: str, emit: Emit) -> int:
-        """Pull once, deliver, acknowledge; returns how many messages came. Raises `ApiError`, and whatever `emit` raises."""
+        """Pull once, deliver, acknowledge; returns how many messages came.
+
+        Raises `ApiError`, `CollectorRefused`, and whatever `emit` raises.
+        """
         pulled = self._api.pull(queue_id, self._config.batch_size, self._config.lease_s)
         if not pulled:
             return 0
         events = [event for message in pulled for event in events_of(message)]
+        self._refuse_foreign(events)
         if events:
             emit(events)
         acknowledged = self._api.acknowledge(queue_id, [message.lease_id for message in pulled])
         if acknowledged is not None and acknowledged < len(pulled):
             log.info("Cloudflare: %d of %d leases had ended; they come again", len(pulled) - acknowledged, len(pulled))
         return len(pulled)
+
+    def _refuse_foreign(self, events: Sequence[Event]) -> None:
+        if not self._trusted and not any(event.get("type") in EVENT_TYPES and "at" in event for event in events):
+            raise CollectorRefused(
+                f"the messages of {self._config.queue!r} are no telemetry. Nothing was acknowledged. "
+                "Name the queue that Workers send telemetry to in collect.cloudflare.drain.queue"
+            )
+        self._trusted = True
 
 
 def events_of(message: PulledMessage) -> list[Event]:

@@ -15,6 +15,7 @@ from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.config import DrainConfig
 from sources.cloudflare.drain import TelemetryDrain, events_of
 from sources.cloudflare.errors import ApiError
+from sources.collect import CollectorRefused
 from sources.events import Event
 from sources.wire import decode_records
 from tests.sources.cloudflare.api_stub import ACCOUNT, TOKEN, Stub, StubQueue, answering, serving
@@ -76,6 +77,28 @@ def test_undelivered_events_are_not_acknowledged(stub: Stub, queue: StubQueue, d
     handed: list[Event] = []
     assert drain.drain_once(queue.id, handed.extend) == 1
     assert handed == [EVENT]
+
+
+def test_a_queue_of_an_application_is_refused_before_anything_is_acknowledged(
+    stub: Stub, queue: StubQueue, drain: TelemetryDrain
+) -> None:
+    """With the wrong name in `drain.queue`, the messages of an application would be lost."""
+    queue.send(json.dumps({"order": 17, "type": "express"}))
+    queue.send("pay invoice 4", "text")
+    stop = threading.Event()
+    with pytest.raises(CollectorRefused, match=r"'telemetry' are no telemetry.*drain\.queue"):
+        drain.run(lambda _: stop.set(), stop)
+    assert (stop.is_set(), len(queue.messages), stub.calls("/ack")) == (False, 2, [])
+
+
+def test_a_queue_that_has_had_telemetry_may_have_other_messages(queue: StubQueue, drain: TelemetryDrain) -> None:
+    """They are passed on as unreadable: refused, each of them would end the collector."""
+    handed: list[Event] = []
+    for body in (json.dumps(EVENT), "no telemetry"):
+        queue.send(body, "text")
+        assert drain.drain_once(queue.id, handed.extend) == 1
+    assert handed == [EVENT, {"unreadable": "no telemetry"}]
+    assert queue.messages == []
 
 
 def test_a_failed_acknowledgement_means_duplicates_not_loss(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
