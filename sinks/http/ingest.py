@@ -95,20 +95,12 @@ class Ingest:
             )
         self._credentials.check(request.headers.get("authorization", ""))
         _check_headers(request, settings)
-        if self._in_work >= settings.max_concurrent:
-            raise _busy(f"{settings.max_concurrent} bodies are being processed")
-        self._in_work += 1
         try:
             with Share(self._budget) as held:
                 body = await _read(request, settings, held)
-                if self._threads is None:
-                    self._threads = anyio.CapacityLimiter(settings.max_concurrent)
-                gzipped = _coding(request) == "gzip"
-                taken = await anyio.to_thread.run_sync(_take, body, gzipped, settings, held, limiter=self._threads)
+                taken = await self._process(body, _coding(request) == "gzip", settings, held)
         except OverBudgetError:
-            raise _busy(f"bodies of {settings.max_bytes_at_once} bytes are being processed") from None
-        finally:
-            self._in_work -= 1
+            raise _busy(f"bodies of {settings.max_bytes_at_once} bytes are being received and processed") from None
         refused = taken.decoded.refused
         self._events["accepted"] += taken.accepted
         self._events["invalid"] += refused.total()
@@ -119,6 +111,18 @@ class Ingest:
             answer["reasons"] = refused
             answer["first_invalid"] = _described(taken.decoded)
         return json_response(answer, status=202)
+
+    async def _process(self, body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> _Taken:
+        # Counted from here on, not while a body is received: a few slow senders would keep out all others.
+        if self._in_work >= settings.max_concurrent:
+            raise _busy(f"{settings.max_concurrent} bodies are being processed")
+        self._in_work += 1
+        try:
+            if self._threads is None:
+                self._threads = anyio.CapacityLimiter(settings.max_concurrent)
+            return await anyio.to_thread.run_sync(_take, body, gzipped, settings, held, limiter=self._threads)
+        finally:
+            self._in_work -= 1
 
 
 def _check_headers(request: Request, settings: IngestSettings) -> None:

@@ -33,9 +33,9 @@ class IngestSettings:
     max_events: int = 100_000
     """Maximum events of one body."""
     max_bytes_at_once: int = 64 * 1024 * 1024
-    """Maximum size of all bodies being processed, as sent plus decompressed; beyond it, senders must retry."""
+    """Maximum size of all bodies being received and processed, as sent plus decompressed; beyond it, senders must retry."""
     max_concurrent: int = 16
-    """Maximum bodies being processed at once; beyond it, senders must retry."""
+    """Maximum bodies being processed at once, those being received not counted; beyond it, senders must retry."""
     body_within_s: float = 30.0
     """Timeout for receiving a body."""
     decode: Callable[[Sequence[bytes]], Decoded] = decode_records

@@ -99,6 +99,19 @@ def test_bytes_held_by_all_requests_are_bounded(start: StartService) -> None:
         assert post(service, large, headers).status_code == 202
 
 
+def test_slow_senders_do_not_keep_out_others(start: StartService, spool: Path) -> None:
+    """A body that is still being received takes no place among those that are processed."""
+    service = serve_ingest(start, spool, max_concurrent=1)
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as slow:
+        head = b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nExpect: 100-continue\r\n"
+        slow.sendall(head + b"Content-Length: %d\r\n\r\n" % len(NDJSON))
+        assert b" 100 " in slow.recv(4_096)  # the service has begun to receive the body
+        assert post(service, NDJSON, NDJSON_TYPE).status_code == 202
+        slow.sendall(NDJSON)
+        assert b" 202 " in slow.recv(4_096)
+
+
 def test_a_sender_that_stalls_within_its_body_gets_408(start: StartService) -> None:
     """A stalled request is answered with 408 after `body_within_s`."""
     service = start(None, HttpSettings(ingest=IngestSettings(Gate(), max_concurrent=1, body_within_s=0.3)))
