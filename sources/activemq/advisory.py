@@ -141,7 +141,7 @@ def parse(headers: Mapping[str, str], body: str | bytes) -> Advisory:
             return ConsumerFull(_consumer_id(content["consumerId"]), queue)
         if name == CONNECTION_TOPIC:
             return _connection(content)
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         return Unreadable(topic, "bad_body")
     return Unreadable(topic, "unknown_topic")
 

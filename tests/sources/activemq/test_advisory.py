@@ -1,6 +1,7 @@
 """Parsing of frames as the broker writes them, including malformed ones, which must not break the collector."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -146,6 +147,7 @@ def test_an_empty_body_leaves_the_facts_of_the_headers() -> None:
         (f"{TOPIC}MessageDLQd.Queue.orders", '{"a": 1}', "bad_body"),
         (f"{TOPIC}MessageDLQd.Queue.orders", '{"ActiveMQMessage": {}}', "bad_body"),
         (f"{TOPIC}MessageDLQd.Queue.orders", b"\xff\xfe", "bad_body"),
+        (f"{TOPIC}MessageDLQd.Queue.orders", json.dumps({"ActiveMQMessage": MESSAGE | {"expiration": math.inf}}), "bad_body"),
         pytest.param(f"{TOPIC}MessageDLQd.Queue.orders", '{"a":' * 100_000, "bad_body", id="nested without end"),
         (f"{TOPIC}FastProducer.Queue.orders", '{"a": {}}', "unknown_topic"),
         ("/queue/orders", "{}", "unknown_topic"),

@@ -1,6 +1,7 @@
 """The statistics plugin's replies, the polls that collect them, and the conclusions drawn from them."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,7 @@ def test_counts_of_a_subscription_without_those_of_discarded_advisories() -> Non
         "nonsense",
         pytest.param('{"map":' * 100_000, id="nested without end"),
         reply({**QUEUE_REPLY, "destinationName": "topic://news"}),
+        pytest.param(reply({**QUEUE_REPLY, "size": math.inf}), id="a number that is no integer"),
     ],
 )
 def test_other_replies_are_ignored(body: str) -> None:
