@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
+from queuewatch.events import encode_line
 from queuewatch.transports import SendError, Transport, open_transport
 from sources.events import Event
 
@@ -19,6 +20,8 @@ _MAX_BATCH: Final = 5_000
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 30.0
 _LOG_EVERY_S: Final = 30.0
+_KEPT_CHARS: Final = 2_000
+"""How much of an event that UTF-8 or strict JSON cannot represent is kept for inspection."""
 
 
 class DestinationStopped(Exception):
@@ -88,8 +91,12 @@ class Destination:
 
     def _encode(self, event: Event) -> bytes | None:
         try:
-            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-            return text.encode("utf-8") + b"\n"
+            try:
+                return encode_line(event)
+            except ValueError as error:
+                # Half a surrogate pair or NaN, read from JSON that had it. With escapes it can be kept in quarantine.
+                _log.warning("an event of type %r is passed on as unreadable: %s", event.get("type"), error)
+                return encode_line({"unreadable": json.dumps(event)[:_KEPT_CHARS]})
         except (TypeError, ValueError, RecursionError) as error:
             self.unsendable += 1
             _log.error("an event of type %r cannot be sent: %s", event.get("type"), error)

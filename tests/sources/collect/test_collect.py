@@ -129,6 +129,16 @@ def test_an_unsendable_event_does_not_block_the_others() -> None:
     assert picky.events() == [*events(2), *events(2)]
 
 
+@pytest.mark.parametrize("value", ["\ud800", float("nan"), float("inf")], ids=["half a surrogate pair", "NaN", "1e999"])
+def test_what_only_escaped_json_can_carry_is_passed_on_as_unreadable(value: object) -> None:
+    """A drained message may have it; dropped, it would be neither counted as invalid nor in quarantine."""
+    kept = Kept()
+    with Destination(kept, threading.Event()) as emit:
+        emit([{"n": 0}, {"n": value}])
+        assert (emit.delivered, emit.unsendable) == (2, 0)
+    assert kept.events() == [{"n": 0}, {"unreadable": json.dumps({"n": value})}]
+
+
 def test_a_single_event_is_refused() -> None:
     """Its keys would be delivered in its place, and counted as invalid where nobody looks."""
     kept = Kept()
