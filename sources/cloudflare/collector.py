@@ -185,8 +185,8 @@ class CloudflareCollector:
                 self._queues.forget(queue)
                 return
             wait_s = queue.failed(question, now_s, self._config.poll_interval_s)
-            # A token may have access to queues but not to their messages: that alone must not delay the rest.
-            if question != "sample":
+            # A token may have access to some queues only, or to none of their messages: that alone must not delay the rest.
+            if question != "sample" and self._queues.is_blind:
                 self._back_off(error)
             self._log_once(subject, f"queue {queue.listed.name}: {error}; asked again in {wait_s:.0f} s")
             return

@@ -25,6 +25,23 @@ def test_a_failing_queue_does_not_affect_the_others(stub: Stub, caplog: pytest.L
     assert reported[0].startswith("Cloudflare: queue bad: metrics")
 
 
+def test_a_queue_that_the_token_may_not_read_does_not_delay_the_others(stub: Stub) -> None:
+    """A refusal pauses all requests only if it concerns all queues: then it is the token that is wrong."""
+    bad, good = stub.add("bad", consumer=WORKER), stub.add("good", consumer=WORKER)
+    stub.standing[f"{bad.id}/metrics"] = answering(403, "{}")
+    with running(stub, discovery_interval_s=300, poll_interval_s=1, sample={"size": 0}) as run:
+        run.until(lambda: stub.calls(f"{bad.id}/metrics") and stub.calls(f"{good.id}/metrics"))
+        before = len(stub.calls(f"{good.id}/metrics"))
+        run.go_on(20)
+        assert len(stub.calls(f"{good.id}/metrics")) - before >= 18
+        stub.standing[f"{good.id}/metrics"] = answering(403, "{}")
+        asked = len(stub.calls(f"{good.id}/metrics"))
+        run.until(lambda: len(stub.calls(f"{good.id}/metrics")) > asked)
+        before = len(stub.requests)
+        run.go_on(25)
+        assert len(stub.requests) == before
+
+
 def test_the_problems_of_vanished_queues_are_forgotten(stub: Stub) -> None:
     """An account may have a new queue for each job: the collector must not grow with every one that ever failed."""
     bad = stub.add("bad", consumer=WORKER, backlog=1)
