@@ -16,8 +16,8 @@ from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged
-from tests.judge.test_groups_behind_full_windows import one_at_a_time
-from tests.judge.test_passed_over import unmatched
+from tests.judge.rules.test_groups_behind_full_windows import one_at_a_time
+from tests.judge.rules.test_passed_over import unmatched
 
 Events = list[dict[str, Any]]
 DAY_S = 86_400
