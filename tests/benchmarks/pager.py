@@ -11,14 +11,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -27,16 +23,15 @@ from kafka import KafkaConsumer, TopicPartition
 
 from alerts.config import AlertRulesConfig
 from streaming.spark.runtime import RuntimeUnavailable, connector_jars
-from tests.benchmarks.alert_latency import AlertPath, alert_path, epoch_s, first_sample_s
+from tests.benchmarks.alert_latency import epoch_s, first_sample_s
 from tests.benchmarks.figures import Figure, Run
-from tests.benchmarks.pager_faults import ActiveMQApplication, Cause, SqsApplication, workers
+from tests.benchmarks.pager_faults import ActiveMQApplication, Cause, workers
 from tests.benchmarks.pager_legs import Fault, Round, Way, leg_medians, quantile
-from tests.benchmarks.webhook import Notifications, page_text, paged_alertmanager
-from tests.e2e.service import Service, running
+from tests.benchmarks.pager_pipeline import Pipeline, started
+from tests.benchmarks.webhook import page_text
 from tests.services import activemq, elasticmq, kafka
 from tests.services.node import Node, find_node
 from tests.services.process import ServiceUnavailable
-from tests.services.prometheus import Server
 
 SCRAPED_EVERY_S: Final = 15
 """How often Prometheus scrapes: the interval in its sample configuration. It evaluates the rules as often as these say."""
@@ -45,24 +40,12 @@ ARRIVES_WITHIN_S: Final = 120.0
 PROMISED_PUSH_S, PROMISED_PROMETHEUS_S = 2.0, 20.0
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """All running parts between the faults and the two webhooks."""
-
-    bootstrap: str
-    topic: str
-    folder: Path
-    service: Service
-    pushed: Notifications
-    prometheus: AlertPath
-
-
 def measure(run: Run, *, rounds: int) -> None:
     """Run `rounds` rounds of each kind of fault; rounds overlap."""
     try:
         connector_jars()
         with ExitStack() as stack:
-            pipeline, causes = stack.enter_context(started(run, rounds))
+            pipeline, causes = stack.enter_context(warmed_up(run, rounds))
             faults = caused(run, causes, rounds)
             found = [one for way in ("push", "prometheus") for one in arrived(run, pipeline, faults, way)]
     except (ServiceUnavailable, RuntimeUnavailable) as missing:
@@ -96,72 +79,36 @@ def report(run: Run, what: str, rounds: Sequence[Round], promised_s: float, want
 
 
 @contextmanager
-def started(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
+def warmed_up(run: Run, rounds: int) -> Iterator[tuple[Pipeline, list[Cause]]]:
     """Start everything and warm up with one fault of each kind. Raises `ServiceUnavailable`, `RuntimeError`."""
     token = secrets.token_hex(8)
     with ExitStack() as stack:
         broker = stack.enter_context(kafka.start(log_message_timestamp_type="LogAppendTime"))
         sqs = stack.enter_context(elasticmq.start())
         mq = stack.enter_context(activemq.start())
-        alertmanager, pushed = stack.enter_context(paged_alertmanager())
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="queuewatch-pager-", ignore_cleanup_errors=True)))
-        topic = broker.create_topic(partitions=2)
         os.environ["QUEUEWATCH_HTTP__INGEST__TOKEN"] = token
         stack.callback(os.environ.pop, "QUEUEWATCH_HTTP__INGEST__TOKEN", None)
-        service = stack.enter_context(running(folder, config(broker, topic, sqs, mq, alertmanager)))
-        application = SqsApplication(sqs.endpoint, f"kafka://{broker.bootstrap}/{topic}")
-        stack.callback(application.close)
-        queues = application.prepare(range(rounds + 1))
-        for kind in ("sqs", "activemq"):
-            stack.enter_context(collecting(folder, kind))
-        stack.enter_context(application.business())
-        causes: list[Cause] = [application.poison, application.hang, ActiveMQApplication(mq).poison]
-        if node := _node(run):
-            causes.append(stack.enter_context(workers(node, service.url, token, rounds + 1)).poison)
         run.say("    waiting for the job, and for the collector to know the queues")
-        service.wait(lambda metrics: _known(metrics, queues))
-        prometheus = stack.enter_context(
-            alert_path(f"{service.url}/metrics", scrape_s=SCRAPED_EVERY_S, evaluate_s=AlertRulesConfig().interval_s)
+        pipeline = stack.enter_context(
+            started(
+                broker,
+                sqs,
+                queues=rounds + 1,
+                scrape_s=SCRAPED_EVERY_S,
+                evaluate_s=AlertRulesConfig().interval_s,
+                collect={"activemq": {"addresses": [f"stomp://{mq.host}:{mq.stomp_port}"]}},
+                http={"ingest": {"enabled": True}},
+            )
         )
-        prometheus.wait_for_scrape(within_s=60)
+        stack.enter_context(pipeline.application.business())
+        causes: list[Cause] = [pipeline.application.poison, pipeline.application.hang, ActiveMQApplication(mq).poison]
+        if node := _node(run):
+            causes.append(stack.enter_context(workers(node, pipeline.service.url, token, rounds + 1)).poison)
         for cause in causes:
             fault = cause(rounds)
-            pushed.first(f"Queuewatch{fault.signal}", ARRIVES_WITHIN_S, queue=fault.queue)
+            pipeline.pushed.first(f"Queuewatch{fault.signal}", ARRIVES_WITHIN_S, queue=fault.queue)
             run.say(f"    warm: {fault.what}")
-        yield Pipeline(broker.bootstrap, topic, folder, service, pushed, prometheus), causes
-
-
-def config(
-    broker: kafka.Kafka, topic: str, sqs: elasticmq.ElasticMQ, mq: activemq.ActiveMQ, alertmanager: Server
-) -> dict[str, Any]:
-    """Return the service's configuration: defaults, except for addresses, ingest, local Spark and logs."""
-    return {
-        "spark": {"master": "local[2]", "checkpoint_dir": "checkpoint", "driver_memory": "1g"},
-        "source": {"kafka": {"bootstrap_servers": [broker.bootstrap], "topics": [topic]}, "spool": {"folder": "spool"}},
-        "http": {"ingest": {"enabled": True}},
-        "signal_log": {"path": "signals.ndjson"},
-        "alertmanager": {"destinations": [{"url": alertmanager.url}]},
-        "collect": {
-            "to": f"kafka://{broker.bootstrap}/{topic}",
-            "sqs": {"endpoint_url": sqs.endpoint},
-            "activemq": {"addresses": [f"stomp://{mq.host}:{mq.stomp_port}"]},
-        },
-        "log": {"format": "json"},
-    }
-
-
-@contextmanager
-def collecting(folder: Path, kind: str) -> Iterator[None]:
-    """Run `queuewatch collect KIND` beside the service inside the with block, with the same configuration file."""
-    command = [sys.executable, "-m", "streaming.cli.main", "collect", kind, "--config", str(folder / "queuewatch.yaml")]
-    login = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
-    with (folder / f"collect-{kind}.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=os.environ | login)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(30)
+        yield pipeline, causes
 
 
 def caused(run: Run, causes: Sequence[Cause], rounds: int) -> list[Fault]:
@@ -251,11 +198,6 @@ def _events(value: bytes) -> list[dict[str, Any]]:
     text = value.decode()
     found = json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines() if line]
     return list(found)
-
-
-def _known(metrics: Mapping[str, float], queues: Sequence[str]) -> bool:
-    text = "".join(name for name in metrics if name.startswith("queuewatch_queue_messages{"))
-    return all(f'queue="{queue}"' in text for queue in queues)
 
 
 def _node(run: Run) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
 import threading
 import time
@@ -37,17 +38,19 @@ class SqsApplication:
     def __init__(self, endpoint: str, to: str) -> None:
         self._sqs = session().client("sqs", endpoint_url=endpoint)
         self._watch = watch(self._sqs, to=to, consumer="shop-1")
+        # Part of its queues' names, because other applications may use the same server.
+        self._name = secrets.token_hex(4)
 
     def prepare(self, numbers: range) -> list[str]:
         """Create the queues of these faults, so that the collector knows them in advance; return their names."""
-        names = {f"orders-{n}": 1 for n in numbers} | {f"invoices-{n}": 600 for n in numbers}
+        names = {self._queue("orders", n): 1 for n in numbers} | {self._queue("invoices", n): 600 for n in numbers}
         for name, visibility_s in names.items():
             self._sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": str(visibility_s)})
         return list(names)
 
     def poison(self, number: int) -> Fault:
         """Processing of a message fails each time: its window ends, and it is received again."""
-        url, message_id = self._send(f"orders-{number}")
+        url, message_id = self._send(self._queue("orders", number))
         deadline = time.monotonic() + WITHIN_S
         while time.monotonic() < deadline:
             count, at_s = self._receive(url)
@@ -57,7 +60,7 @@ class SqsApplication:
 
     def hang(self, number: int) -> Fault:
         """A consumer receives a message and never finishes it."""
-        url, message_id = self._send(f"invoices-{number}")
+        url, message_id = self._send(self._queue("invoices", number))
         count, at_s = self._receive(url)
         if not count:
             raise RuntimeError(f"message {message_id} was not received")
@@ -69,7 +72,7 @@ class SqsApplication:
         over = threading.Event()
 
         def work() -> None:
-            url = self._sqs.create_queue(QueueName="healthy")["QueueUrl"]
+            url = self._sqs.create_queue(QueueName=f"healthy-{self._name}")["QueueUrl"]
             while not over.wait(0.1):
                 self._sqs.send_message(QueueUrl=url, MessageBody="order")
                 for message in self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
@@ -87,6 +90,9 @@ class SqsApplication:
         """Send buffered events and stop watching."""
         self._watch.flush()
         self._watch.unwatch()
+
+    def _queue(self, purpose: str, number: int) -> str:
+        return f"{purpose}-{self._name}-{number}"
 
     def _send(self, name: str) -> tuple[str, str]:
         url: str = self._sqs.get_queue_url(QueueName=name)["QueueUrl"]
