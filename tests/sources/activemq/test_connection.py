@@ -3,7 +3,6 @@
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from sources.activemq.inbox import Inbox
 from tests.sources.activemq import certificates
 
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.3.1\nheart-beat:0,0\n\n\0"
-AT_MOST_S = 6.0
+WITHIN_S = 60.0
 
 
 @contextmanager
@@ -54,8 +53,8 @@ def silent_broker(folder: Path, answer: bytes) -> Iterator[ActiveMQCollectorConf
             thread.join(5)
 
 
-def seconds_of_a_visit(config: ActiveMQCollectorConfig) -> float:
-    """Return how long it takes to log in, if that is answered, and to leave."""
+def visited(config: ActiveMQCollectorConfig) -> bool:
+    """Log in, if that is answered, and leave; return whether this came to an end."""
 
     def visit() -> None:
         [address] = config.parsed_addresses()
@@ -67,14 +66,13 @@ def seconds_of_a_visit(config: ActiveMQCollectorConfig) -> float:
         inbox.close()
         session.close()
 
-    started_s = time.monotonic()
     thread = threading.Thread(target=visit, daemon=True)
     thread.start()
-    thread.join(AT_MOST_S)
-    return time.monotonic() - started_s
+    thread.join(WITHIN_S)
+    return not thread.is_alive()
 
 
 @pytest.mark.parametrize("answer", [CONNECTED, b""], ids=["silent after the login", "silent from the start"])
 def test_a_silent_broker_is_left(tmp_path: Path, answer: bytes) -> None:
     with silent_broker(tmp_path, answer) as config:
-        assert seconds_of_a_visit(config) < AT_MOST_S
+        assert visited(config)
