@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -222,25 +220,36 @@ def test_a_failed_collector_is_created_again(caplog: pytest.LogCaptureFixture) -
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
 
 
+class CountedWaits(threading.Event):
+    """A stop whose waits end at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits_s: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits_s.append(timeout)
+        return self.is_set()
+
+
 @pytest.mark.usefixtures("flaky")
 def test_a_collector_that_returns_early_is_started_again_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Restarted at once, it would send thousands of events a second."""
-    stop, started_at_s = threading.Event(), []
+    stop = CountedWaits()
 
-    def run(_self: Flaky, emit: Emit, stop: threading.Event) -> None:
+    def run(self: Flaky, emit: Emit, stop: threading.Event) -> None:
         emit(events(1))
-        started_at_s.append(time.monotonic())
-        if len(started_at_s) == 3:
+        if self.made == 3:
             stop.set()
 
     monkeypatch.setattr(Flaky, "run", run)
-    monkeypatch.setattr("sources.collect.runner._FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr("sources.collect.runner._FIRST_PAUSE_S", 1.0)
     assert run_collector("flaky", {}, Kept(), stop) == 3
-    first, second = (after - before for before, after in itertools.pairwise(started_at_s))
-    assert first >= 0.05
-    assert second >= 0.1
+    first_s, second_s = stop.waits_s
+    assert first_s == pytest.approx(0.75, abs=0.25)
+    assert second_s == pytest.approx(1.5, abs=0.5)
     assert caplog.text.count("RuntimeError: it returned before it was stopped") == 2
 
 
