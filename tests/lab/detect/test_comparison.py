@@ -69,7 +69,7 @@ def test_the_usual_alarms_miss_what_they_are_known_to_miss(rows: list[Row]) -> N
 
 
 def test_a_lower_threshold_detects_no_later(rows: list[Row]) -> None:
-    """For each run and rule of the sweep, detection times rise with the threshold."""
+    """For each rule of the sweep, the time to detect dead consumers rises with the threshold."""
     for rule in ("true age > 5 min", "CloudWatch: age > 5 min, 3 of 5"):
         swept = [r for r in rows if r["rule"] == rule and r["limit_s"] is not None and r["scenario"] == "consumers_dead"]
         detected = [
