@@ -17,6 +17,7 @@ from streaming.health.losses import Brokers, KafkaLosses, Losses
 from tests.e2e.service import running
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
+from tests.waiting import until
 
 OLD, NEW = {"t": {"0": 100, "1": 50}}, {"t": {"0": 180, "1": 90}}
 
@@ -134,7 +135,7 @@ def test_a_recreated_topic_is_read_from_its_beginning(kafka: Kafka, tmp_path: Pa
         metrics = service.wait(lambda m: m.get(sent) == 45)
         assert metrics[f'queuewatch_pipeline_lost_records_total{{topic="{topic}",partition="0"}}'] == 0
         admin.delete_topics([topic])
-        time.sleep(1)
+        until(lambda: topic not in admin.list_topics(), "the topic is deleted")
         kafka.create_topic(topic)
         admin.close()
         send(kafka, topic, "c", 7)
