@@ -68,7 +68,7 @@ class AlertPath:
         self.notifications = notifications
         self._read = 0
 
-    def wait_for_scrape(self, within_s: float = 20) -> None:
+    def wait_for_scrape(self, within_s: float = 60) -> None:
         """Wait until the target has been scraped. Raises `TimeoutError`."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
@@ -176,6 +176,8 @@ class StandIn:
     def __init__(self) -> None:
         self._exposition = Exposition(process_metrics=False)
         self._firing: tuple[Any, ...] = ()
+        # The first snapshot takes seconds on a busy machine, in which each scrape would time out and begin another one.
+        self.text()
 
     def fire(self, signal: Any, queue_name: str, number: int = 1, severity: Any = "warning") -> None:
         """From now on show `number` findings of `signal`; 0 ends it."""

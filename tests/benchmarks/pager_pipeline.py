@@ -74,7 +74,7 @@ def started(
             stack.enter_context(collecting(folder, kind))
         service.wait(lambda metrics: _known(metrics, names), KNOWN_WITHIN_S)
         prometheus = stack.enter_context(alert_path(f"{service.url}/metrics", scrape_s=scrape_s, evaluate_s=evaluate_s))
-        prometheus.wait_for_scrape(within_s=60)
+        prometheus.wait_for_scrape()
         yield Pipeline(broker.bootstrap, topic, folder, service, application, pushed, prometheus)
 
 
