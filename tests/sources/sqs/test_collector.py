@@ -90,8 +90,6 @@ def test_the_shipped_policy_allows_the_five_calls_and_nothing_else() -> None:
         allowed.update([action] if isinstance(action, str) else action)
         assert statement["Effect"] == "Allow"
     assert allowed == {f"sqs:{name}" for name in READ_ONLY}
-    text = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "telemetry.py")
-    assert "receive_message(" not in text
     own = json.loads((folder / "iam-policy-telemetry-queue.json").read_text())
     assert all(":queuewatch-telemetry" in statement["Resource"] for statement in own["Statement"])
 
