@@ -24,8 +24,9 @@ GROUP_STUCK = Entry(
         "Nothing of the group was settled for the larger of {group_stuck_visibility_factor} × the queue's visibility timeout "
         "and {group_stuck_min_s}.",
         "Its head was received at least once, or has not been received while other groups flow.",
-        "More messages of the group wait behind the head. A message sent with a delay blocks nothing; one that failed blocks its "
-        "group until it is visible again.",
+        "More messages of the group wait behind the head. Those in flight with it do not wait, unless the head is a poison "
+        "suspect, with which they come back each time, or the broker fills prefetch windows (ActiveMQ). A message sent with a "
+        "delay blocks nothing and does not wait; one that failed blocks its group until it is visible again.",
         "A consumer that has just received the head is given time: half of the limit on its first delivery, a minute at most on "
         "later ones, none from the third on. A head that is visible counts while consumers receive from the queue: within the "
         "limit, or within {stalled_s} once it came back. After that the queue is stalled. If busy consumers have received "

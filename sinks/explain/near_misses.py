@@ -107,7 +107,7 @@ class NearMisses:
 
     def _stands(self, group: GroupView, who: str) -> Iterator[NearMiss]:
         since = group.standing_since_ms
-        if self.queue.ordered and group.unsettled > 1 and since is not None and not self.queue.is_dead_letter_queue:
+        if self.queue.ordered and since is not None and not self.queue.is_dead_letter_queue:
             m = measures.standstill(since, self.now_ms, _QueueAttributes(self.queue), self.settings)
             words = f"{who} has finished nothing for {duration_ms(m.value)} while messages wait behind its head"
             yield from _miss("GroupStuck", m, f"{words}; it fires after {duration_ms(m.limit)}")

@@ -393,6 +393,9 @@ class Model:
             if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):
                 continue
             in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
+            # One in flight with the head is worked on, but comes back with a poison suspect again and again.
+            states = ("visible", "in_flight") if is_poison else ("visible",)
+            waiting = sum(m is not head and (m.state(now) in states or m.returning(now)) for m in messages)
             came_back = head.receive_count > 1
             patience = min(limit // 2, 60_000 if came_back else limit)
             alive = silent_ms < (max(limit, 300_000) if came_back else limit)
@@ -400,6 +403,7 @@ class Model:
                 may_begin = is_poison or now - head.last_received >= patience
             else:
                 may_begin = returning or (alive and (head.receive_count > 0 or passes(youngest, head, since)))
+            may_begin &= waiting > 0
             failed = came_back or (head.receive_count > 0 and not in_flight)
             if not may_begin and not failed:
                 continue
@@ -413,5 +417,5 @@ class Model:
                 reason = "held_head"
             else:
                 reason = "poison_head" if head.receive_count > 1 else "not_received"
-            out[name] = (head.message_id, len(messages) - 1, reason, may_begin)
+            out[name] = (head.message_id, waiting, reason, may_begin)
         return out

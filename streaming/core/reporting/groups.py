@@ -93,6 +93,7 @@ def _one_queue(
         in_flight=in_flight,
         oldest=oldest,
         settled=settled,
+        waiting=_waiting_behind(state, w, rows, group, head_at, number, settings),
         head=head,
         since=np.maximum(np.maximum(live.at("sent", head), w.delay_end[head]), settled),
         delayed=w.delayed[head],
@@ -115,6 +116,24 @@ def _one_queue(
         youngest_received_sent_at=state.queues[number].youngest_sent_at,
         overtaken=overtaken,
     )
+
+
+def _waiting_behind(
+    state: ShardState, w: Windows, rows: Array, group: Array, head_at: Array, number: int, settings: Settings
+) -> Array:
+    """Count the messages of each group that wait behind its head: they are not in flight, and not delayed since they were sent.
+
+    Those in flight are worked on, as a batch may be all of a group. But they come back with a head that fails again and again;
+    and a broker that fills prefetch windows has them wait in one.
+    """
+    waits = w.visible[rows] | w.returning[rows]
+    if state.queues.limit("blocks_groups", settings)[number]:
+        suspects = state.rows.at("receive_count", rows[head_at]) >= poison_receives(state.queues[number], settings)
+        waits |= w.in_flight[rows] & suspects[group]
+    else:
+        waits |= w.in_flight[rows]
+    waits[head_at] = False
+    return np.bincount(group, weights=waits, minlength=len(head_at)).astype(np.int64)
 
 
 def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> list[int]:
@@ -141,6 +160,8 @@ class _Groups:
     """When the oldest message was sent."""
     settled: Array
     """When a message was last settled; 0 where none was."""
+    waiting: Array
+    """Messages that wait behind the head."""
     head: Array
     """The rows of the first messages."""
     since: Array
@@ -173,7 +194,7 @@ class _Groups:
                 self.oldest[at].tolist(),
                 self.settled[at].tolist(),
                 self.viewer.views(self.head[at], ("head",)),
-                np.where(self.delayed[at], 0, self.since[at]).tolist(),
+                np.where(self.delayed[at] | (self.waiting[at] == 0), 0, self.since[at]).tolist(),
                 strict=True,
             )
         ]
@@ -191,8 +212,8 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     consumers have a backlog: the youngest message received so far had waited long. One receive takes the older and the younger
     messages of a group, and which group comes next is up to the queue.
 
-    Groups whose head failed before follow by 1 to 3 and 5 alone: while their signal fires, it goes on. Where no consumer receives
-    at all, the queue is stalled, and none begins.
+    Groups whose head failed before follow by 2, 3 and 5 alone: while their signal fires, it goes on, also while the messages
+    behind the head are received with it again. Where no consumer receives at all, the queue is stalled, and none begins.
     """
     state = groups.state
     live, record = state.rows, state.queues[number]
@@ -217,7 +238,8 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~groups.delayed
     given_back = live.at("window_code", groups.head) == RELEASED
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
-    hit = (groups.unsettled > 1) & (now - since >= limit) & (touched | failed) & ~gone
+    begins = touched & (groups.waiting > 0)
+    hit = (now - since >= limit) & (begins | (failed & (groups.unsettled > 1))) & ~gone
     waits = hit & (receives == 0) & ~in_flight
     have_backlog = record.youngest_received_at - record.youngest_sent_at >= BACKLOG_WAIT_RATIO * limit
     blocks_groups = state.queues.limit("blocks_groups", settings)[number] > 0
@@ -231,14 +253,14 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
             reason = "held_head"
         else:
             reason = "poison_head" if receives[i] > 1 else "not_received"
-        out.append((not touched[i], int(since[i]), groups.name(i), i, reason))
+        out.append((not begins[i], int(since[i]), groups.name(i), i, reason))
     out.sort()
     listed = out[: settings.messages_per_queue]
     listed_groups = groups.some([i for _, _, _, i, _ in listed])
     return [
-        StuckGroup(group=group, since=since_ms, reason=reason, waiting=group.unsettled - 1, may_begin=not only_goes_on)
-        for group, (only_goes_on, since_ms, _, _, reason) in zip(listed_groups, listed, strict=True)
-    ], int((hit & touched).sum())
+        StuckGroup(group=group, since=since_ms, reason=reason, waiting=int(groups.waiting[i]), may_begin=not only_goes_on)
+        for group, (only_goes_on, since_ms, _, i, reason) in zip(listed_groups, listed, strict=True)
+    ], int((hit & begins).sum())
 
 
 def _groups_in_turn(groups: _Groups, number: int) -> int:

@@ -67,7 +67,8 @@ class GroupReport(NamedTuple):
     """Of an ordered queue, whose groups are each in one shard; 0 otherwise, and where none was settled."""
     head: MessageView | None = None
     standing_since: int = 0
-    """Since when the head of an ordered group could be received, or is in flight, and nothing was settled; 0: it is delayed."""
+    """Since when the head of an ordered group could be received, or is in flight, and nothing was settled; 0: it is delayed, or
+    no message waits behind it."""
 
 
 class StuckGroup(NamedTuple):
@@ -77,8 +78,10 @@ class StuckGroup(NamedTuple):
     since: int
     reason: str
     waiting: int
+    """How many messages wait behind its head."""
     may_begin: bool
-    """False where a signal about it only goes on: its head is being tried again, or no consumer receives from the queue."""
+    """False where a signal about it only goes on: its head is being tried again, alone or with all the others, or no consumer
+    receives from the queue."""
 
 
 class LookAhead(NamedTuple):

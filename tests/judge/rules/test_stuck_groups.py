@@ -201,3 +201,49 @@ def test_groups_that_are_not_tried_any_more_hide_none_that_is() -> None:
     view = found.snapshots[-1].queues[0]
     firing = {finding.key.group for finding in found.firing("GroupStuck")}
     assert (fired, "poison" in firing, view.stuck_groups) == (set(), True, len(firing))
+
+
+def batch(times: list[float], **more: Any) -> Events:
+    """Return receives of all three messages of group A at once, none of which is ever settled."""
+    out: Events = [ev("sent", i / 10, NAME, message_id=f"a{i}", group="A", sequence=str(i)) for i in range(3)]
+    for n, at in enumerate(times, start=1):
+        about = {"group": "A", "consumer": "w", "receive_count": n, **more}
+        out += [ev("received", at, NAME, message_id=f"a{i}", **about) for i in range(3)]
+    return out
+
+
+LONG = {"invisible_until": ev("x", 301)["at"]}
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        (batch([1], **LONG), []),
+        ([*batch([1], **LONG), ev("sent", 100, NAME, message_id="a9", group="A", sequence="9")], [(100, "firing", 1)]),
+        (
+            [
+                *batch([1], **LONG),
+                ev("sent", 100, NAME, message_id="a9", group="A", sequence="9", visible_at=ev("x", 200)["at"]),
+            ],
+            [(200, "firing", 1)],
+        ),
+        ([*batch([1], **LONG), ev("released", 100, NAME, message_id="a2", group="A")], [(100, "firing", 1)]),
+        (batch([1 + 30 * n for n in range(10)]), [(70, "firing", 2)]),
+        (batch([1, 75, 110, 145, 180, 215, 250, 285]), [(60, "firing", 2)]),
+    ],
+    ids=[
+        "all in flight",
+        "another comes",
+        "another is delayed until then",
+        "one was given back",
+        "they come back with a poison head",
+        "they come back, and are received again after a while",
+    ],
+)
+def test_messages_in_flight_with_their_head_do_not_wait_behind_it(events: Events, lines: list[tuple[int, str, int]]) -> None:
+    """One receive takes several messages of a group. Once announced, the group stays stuck until it moves."""
+    found = judged(in_steps(sorted([QUEUE, *events], key=lambda e: e["at"]), 10, 300))
+    changes = [c for c in found.changes if c.finding.key.signal == "GroupStuck"]
+    assert [((c.at_ms - ev("x", 0)["at"]) // 1000, c.status, c.finding.evidence["waiting_behind"]) for c in changes] == lines
+    standing = found.snapshots[-1].queues[0].top_groups[0].standing_since_ms
+    assert (standing is not None) == bool(lines)

@@ -171,9 +171,9 @@ def test_no_near_miss_where_the_rule_does_not_apply(queue: QueueView, signal: st
 
 
 def test_the_group_nearest_to_stuck_is_named() -> None:
-    """The nearest group is the one without progress for longest; groups with a single message cannot be stuck."""
+    """The nearest group is the one without progress for longest; one of which nothing waits behind the head cannot be stuck."""
     groups = (
-        GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False, NOW_MS - 50 * S),
+        GroupView("alone", 1, 0, NOW_MS - 50 * S, "a", 1, None, False),
         GroupView("slow", 4, 1, NOW_MS - 90 * S, "b", 1, NOW_MS - 45 * S, False, NOW_MS - 45 * S),
         GroupView("quick", 4, 1, NOW_MS - 20 * S, "c", 1, None, False, NOW_MS - 20 * S),
         GroupView("delayed", 4, 0, NOW_MS - 59 * S, "d", 0, None, False),
@@ -190,7 +190,7 @@ def test_a_group_stands_from_when_its_head_could_be_received() -> None:
     """Its messages are delayed by 100 s, and others are received: it is stuck at 160 s, and near that only from 100 s on."""
     attributes = {"kind": "fifo", "visibility_timeout_s": 30}
     events = [ev("queue_state", 0, "g.fifo", attributes=attributes)]
-    events += [ev("sent", n, "g.fifo", message_id=f"a{n}", group="A", visible_at=T0 + (n + 100) * S) for n in range(3)]
+    events += [ev("sent", n, "g.fifo", message_id=f"a{n}", group="A", visible_at=T0 + 100 * S) for n in range(3)]
     for n in range(0, 200, 5):
         about: dict[str, Any] = {"message_id": f"b{n}", "group": "B"}
         events += [ev("sent", n, "g.fifo", **about), ev("received", n + 1, "g.fifo", receive_count=1, consumer="c", **about)]
