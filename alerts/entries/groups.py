@@ -208,7 +208,7 @@ CONCURRENCY_COLLAPSED = Entry(
         "messages one after the other."
     ),
     rule=(
-        "At least {collapsed_groups_backlog} groups of the queue have a backlog.",
+        "At least {collapsed_groups_backlog} groups of the queue have a backlog: messages that are visible.",
         "The number of groups in flight was at most {collapsed_groups_in_flight} for {collapsed_s}.",
         "Messages sent with a delay are no backlog until they are visible.",
         "The severity is info, and nothing alerts, while consumers that work on a schedule are away, and for {collapsed_s} after "
@@ -227,7 +227,7 @@ CONCURRENCY_COLLAPSED = Entry(
     dashboard="groups",
     evidence=(
         EvidenceField("groups_in_flight", "groups being processed now"),
-        EvidenceField("groups_backlog", "groups with messages waiting"),
+        EvidenceField("groups_backlog", "groups with visible messages"),
         EvidenceField("collapsed_s", "how long this has lasted, in seconds"),
     ),
     checks={

@@ -339,6 +339,6 @@ def _all_group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupS
     groups = summary.groups
     if not groups:
         return {"backlog": 0, "in_flight": 0, "blocked": 0, "hidden": 0} if ordered_queue and summary.messages_seen else {}
-    backlog = sum(1 for g in groups if g.unsettled > g.in_flight)
+    backlog = sum(1 for g in groups if g.visible)
     # The groups of a fair queue block none.
     return {"backlog": backlog, "in_flight": sum(1 for g in groups if g.in_flight), "blocked": 0, "hidden": 0}

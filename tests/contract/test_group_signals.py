@@ -254,3 +254,16 @@ def test_of_messages_sent_at_once_the_received_one_is_the_head(tmp_path: Path) -
     fired = replayed(events, tmp_path, until_s=100).signals("GroupStuck", "firing")
     assert {x["queue"]: x["evidence"]["head_message_id"] for x in fired} == received
     assert {x["at"] for x in fired} == {ev("x", 61)["at"]}
+
+
+def test_a_group_whose_messages_are_all_delayed_is_no_backlog(tmp_path: Path) -> None:
+    """One group is worked off a message at a time; it has more visible messages than groups make a backlog."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *group(40, "A")]
+    for i in range(40):
+        about = {"message_id": f"A{i}", "group": "A"}
+        events += [ev("received", 5 + 10 * i, "f.fifo", receive_count=1, **about), ev("deleted", 14 + 10 * i, "f.fifo", **about)]
+    later = {"sequence": str(9 * 10**19), "visible_at": ev("x", 900)["at"]}
+    events += [ev("sent", 4, "f.fifo", message_id=name, group=name, **later) for name in "BCDEFG"]
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, until_s=360)
+    assert not lines.signals("ConcurrencyCollapsed")
+    assert {lines.metric("groups", queue="f.fifo", state=state)[360] for state in ("backlog", "blocked")} == {1}

@@ -81,6 +81,7 @@ def _one_queue(
     # On SQS a failed message blocks its group until its window ends and it is visible again.
     unavailable = w.in_flight[rows] | w.returning[rows]
     in_flight = np.bincount(group, weights=unavailable, minlength=n).astype(np.int64)
+    visible = np.bincount(group, weights=w.visible[rows], minlength=n).astype(np.int64)
     oldest = np.full(n, NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, live.at("sent", rows))
     head = rows[head_at]
@@ -91,6 +92,7 @@ def _one_queue(
         names=names,
         unsettled=unsettled,
         in_flight=in_flight,
+        visible=visible,
         oldest=oldest,
         settled=settled,
         waiting=_waiting_behind(state, w, rows, group, head_at, number, settings),
@@ -104,9 +106,9 @@ def _one_queue(
     top = order[: settings.top_k]
     return OrderedQueueReport(
         groups=n,
-        backlog=int((unsettled > in_flight).sum()),
+        backlog=int((visible > 0).sum()),
         in_flight=int((in_flight > 0).sum()),
-        blocked=int(((in_flight > 0) & (unsettled > in_flight)).sum()),
+        blocked=int(((in_flight > 0) & (visible > 0)).sum()),
         hidden=hidden,
         oldest=groups.some(top),
         others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
@@ -156,6 +158,7 @@ class _Groups:
     """Numbers in the state's names of groups."""
     unsettled: Array
     in_flight: Array
+    visible: Array
     oldest: Array
     """When the oldest message was sent."""
     settled: Array
@@ -182,15 +185,17 @@ class _Groups:
                 name=name or "",
                 unsettled=unsettled,
                 in_flight=in_flight,
+                visible=visible,
                 oldest_sent_at=oldest,
                 last_settled_at=settled,
                 head=head,
                 standing_since=since,
             )
-            for name, unsettled, in_flight, oldest, settled, head, since in zip(
+            for name, unsettled, in_flight, visible, oldest, settled, head, since in zip(
                 self.state.groups.words(self.names[at]),
                 self.unsettled[at].tolist(),
                 self.in_flight[at].tolist(),
+                self.visible[at].tolist(),
                 self.oldest[at].tolist(),
                 self.settled[at].tolist(),
                 self.viewer.views(self.head[at], ("head",)),
@@ -316,7 +321,9 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     if not len(grouped):
         return {}
     names, group, unsettled = np.unique(rows.at("group", grouped), return_inverse=True, return_counts=True)
-    in_flight = np.bincount(group, weights=w.in_flight[grouped], minlength=len(names)).astype(np.int64)
+    in_flight, visible = (
+        np.bincount(group, weights=those[grouped], minlength=len(names)).astype(np.int64) for those in (w.in_flight, w.visible)
+    )
     oldest = np.full(len(names), NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, rows.at("sent", grouped))
     out: dict[int, tuple[list[GroupReport], int]] = {}
@@ -330,6 +337,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
                     name=name,
                     unsettled=int(unsettled[i]),
                     in_flight=int(in_flight[i]),
+                    visible=int(visible[i]),
                     oldest_sent_at=int(oldest[i]),
                     last_settled_at=0,
                 )

@@ -62,6 +62,8 @@ class GroupReport(NamedTuple):
     name: str
     unsettled: int
     in_flight: int
+    """Of an ordered queue with those given back that are not visible yet, which block the group as well."""
+    visible: int
     oldest_sent_at: int
     last_settled_at: int
     """Of an ordered queue, whose groups are each in one shard; 0 otherwise, and where none was settled."""
@@ -101,8 +103,10 @@ class OrderedQueueReport:
 
     groups: int
     backlog: int
+    """Groups with a visible message."""
     in_flight: int
     blocked: int
+    """Groups with a backlog that have a message in flight."""
     hidden: int
     oldest: list[GroupReport]
     """The groups with the oldest messages, at most the top K."""

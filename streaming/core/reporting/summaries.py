@@ -140,6 +140,7 @@ def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupRepor
                 name=group.name,
                 unsettled=group.unsettled + other.unsettled,
                 in_flight=group.in_flight + other.in_flight,
+                visible=group.visible + other.visible,
                 oldest_sent_at=min(group.oldest_sent_at, other.oldest_sent_at),
                 last_settled_at=0,
             )

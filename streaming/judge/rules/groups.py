@@ -349,7 +349,7 @@ def collapsed_since(c: Context) -> int | None:
     collapsed = (
         ordered is not None
         and ordered.in_flight <= c.thresholds.collapsed_groups_in_flight
-        and min(ordered.backlog, c.summary.numbers["visible"]) >= c.thresholds.collapsed_groups_backlog
+        and ordered.backlog >= c.thresholds.collapsed_groups_backlog
         and not c.paused
         and not c.is_dead_letter_queue
         and c.knowledge.in_flight_is_known

@@ -282,9 +282,7 @@ def _stuck_groups_cause(c: Context) -> dict[str, Any]:
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
     if not stuck or not visible:
         return {}
-    heads = [group.group.head for group in stuck]
-    visible_heads = sum(head is not None and head.state == "visible" for head in heads)
-    holds = min(sum(group.waiting for group in stuck) + visible_heads, visible)
+    holds = min(sum(group.group.visible for group in stuck), visible)
     if holds < STUCK_RATIO * visible:
         return {}
     who = f"group {stuck[0].group.name} is stuck and holds" if len(stuck) == 1 else f"{len(stuck)} groups are stuck and hold"
