@@ -127,6 +127,18 @@ def test_delayed_messages_do_not_block_a_group(tmp_path: Path) -> None:
     assert not replayed(events, tmp_path).signals("LookAheadSaturated")
 
 
+def test_groups_of_which_only_delayed_messages_are_beyond_are_not_hidden(tmp_path: Path) -> None:
+    """Nothing of them could be received anyway."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"look_ahead": 3}), *group(5, "A")]
+    for i, name in enumerate("BCDE"):
+        later = {} if name == "B" else {"visible_at": ev("x", 900)["at"]}
+        events.append(ev("sent", 1, "f.fifo", message_id=name, group=name, sequence=str(2 * 10**19 + i), **later))
+    lines = replayed([*events, *receives("A0", [2])], tmp_path, every="5s")
+    (fired,) = lines.signals("LookAheadSaturated", "firing")
+    assert (fired["evidence"]["hidden_messages"], fired["evidence"]["hidden_groups"]) == (1, 1)
+    assert lines.metric("groups", queue="f.fifo", state="hidden")[2] == 1
+
+
 def retried(times: list[float], window_s: float, until_s: float) -> list[dict[str, Any]]:
     """Return a head that is received at these times and never deleted, with messages behind it; another group flows."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO | {"visibility_timeout_s": window_s, "max_receive_count": 50})]

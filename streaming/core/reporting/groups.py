@@ -279,7 +279,7 @@ def _groups_in_turn(groups: _Groups, number: int) -> int:
 def _look_ahead(
     groups: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
 ) -> tuple[LookAhead | None, int]:
-    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups are beyond."""
+    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups wait beyond."""
     record = groups.state.queues[number]
     reported = record.number("look_ahead")
     limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
@@ -289,12 +289,10 @@ def _look_ahead(
     seen = np.zeros(n, dtype=bool)
     seen[group[:limit]] = True
     blocked = groups.in_flight > 0
-    beyond = ~seen & ~blocked
-    if not blocked[seen].all() or not beyond.any():
-        return None, int(beyond.sum())
-    waiting = beyond[group[limit:]] & ~w.delayed[rows[limit:]]
-    if not waiting.any():
-        return None, int(beyond.sum())
+    waiting = (~seen & ~blocked)[group[limit:]] & w.visible[rows[limit:]]
+    hidden = int((np.bincount(group[limit:], weights=waiting, minlength=n) > 0).sum())
+    if not blocked[seen].all() or not hidden:
+        return None, hidden
     ahead = np.bincount(group[:limit], minlength=n)
     first = int(ahead.argmax())
     saturated = LookAhead(
@@ -303,9 +301,9 @@ def _look_ahead(
         blocking_messages=int(ahead[first]),
         blocked_groups=int(blocked[seen].sum() if seen.any() else 0),
         hidden_messages=int(waiting.sum()),
-        hidden_groups=int(beyond.sum()),
+        hidden_groups=hidden,
     )
-    return saturated, int(beyond.sum())
+    return saturated, hidden
 
 
 def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
