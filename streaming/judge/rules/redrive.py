@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streaming.judge.broker_counts import overdue_from
 from streaming.judge.conditions import conditions
 from streaming.judge.context import DAY_MS, Context
 from streaming.judge.signals import Finding
@@ -12,6 +13,8 @@ from streaming.judge.words import duration_ms, plural, seconds
 
 FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""
+PROGRESS_KNOWN_MS = 360_000
+"""A report tells of a task's progress for this long: some collectors poll every five minutes."""
 
 
 @conditions("redrive_failed")
@@ -56,11 +59,17 @@ def redrive_failed(c: Context) -> Iterator[Finding]:
 
 
 def redrive_stalled(c: Context) -> Iterator[Finding]:
-    """A move task runs, has messages left, and moved none for 10 min."""
-    since = next(iter(progress_since(c).values()), None)
-    if since is None or c.now - since < c.thresholds.redrive_stalled_s * 1000:
+    """A move task runs, has messages left, and moved none for 10 min, as its reports show: one since it moved, and a recent one.
+
+    It ends when no report came for that long: its collector is gone.
+    """
+    since, limit_ms = next(iter(progress_since(c).values()), None), int(c.thresholds.redrive_stalled_s * 1000)
+    task, reported_at = _task(c)
+    if since is None or c.now - since < limit_ms or reported_at <= since:
         return
-    task, _ = _task(c)
+    known_ms = max(PROGRESS_KNOWN_MS, limit_ms) if c.firing_here("RedriveStalled") else PROGRESS_KNOWN_MS
+    if c.now >= max(reported_at + known_ms, overdue_from(c.summary) or 0):
+        return
     evidence = {
         **_figures(task),
         "stalled_s": seconds(c.now - since),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -52,3 +53,38 @@ def test_the_sentence_names_how_many_messages_were_moved(status: str, signal: Si
     steps = [(at + 1_000, [report(at, status=status, moved=moved, started_at=T0)]) for at in range(0, 20 * MINUTE, MINUTE)]
     (fired,) = [c.finding for c in judged(steps).changes if c.finding.key.signal == signal]
     assert words in fired.evidence["summary"]
+
+
+def running(reports: list[tuple[int, int]], until: int = 60 * MINUTE) -> list[tuple[int, str]]:
+    """Return how RedriveStalled changed, judged every 10 s, by reports of (when, messages moved by then)."""
+    due = {at: [report(at, status="RUNNING", moved=moved, started_at=T0)] for at, moved in reports}
+    return seen(judged([(at, due.get(at, [])) for at in range(0, until, 10_000)]), "RedriveStalled")
+
+
+@pytest.mark.parametrize(
+    ("polls", "lines"),
+    [
+        (range(0, 50 * MINUTE, MINUTE), [(10 * MINUTE, "firing"), (59 * MINUTE, "resolved")]),
+        (range(10_000, 50 * MINUTE, 5 * MINUTE), [(10 * MINUTE + 10_000, "firing"), (55 * MINUTE + 10_000, "resolved")]),
+        (range(0, 60 * MINUTE, 10 * MINUTE), [(10 * MINUTE, "firing")]),
+        (range(0, 8 * MINUTE, MINUTE), [(10 * MINUTE, "firing"), (17 * MINUTE, "resolved")]),
+        (range(0, 4 * MINUTE, MINUTE), []),
+        ([0], []),
+    ],
+    ids=[
+        "every minute",
+        "every five minutes",
+        "every ten minutes",
+        "for eight minutes",
+        "for four minutes",
+        "one",
+    ],
+)
+def test_only_reports_show_that_a_redrive_stalled(polls: Sequence[int], lines: list[tuple[int, str]]) -> None:
+    """It moves nothing from the first report on. When the collector is gone, nobody knows whether it goes on."""
+    assert running([(at, 5) for at in polls]) == lines
+
+
+def test_a_redrive_that_moved_in_its_last_report_did_not_stall() -> None:
+    """It moved at each poll, and then its collector died."""
+    assert running([(at, at // MINUTE) for at in range(0, 5 * MINUTE, MINUTE)]) == []
