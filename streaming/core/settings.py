@@ -82,9 +82,12 @@ class Settings:
 
     top_k: int = 10
     messages_per_queue: int = 100
-    """Suspects, dead letters and held messages listed (and signalled one by one) per queue and kind."""
+    """Suspects, dead letters, losses, held messages, stuck groups and slow consumers listed, and signalled one by one, per queue
+    and kind."""
 
     groups_per_report: int = 5_000
+    """Oldest groups of a queue without order that each shard reports, besides those with the most in flight."""
+
     consumers_per_report: int = 1_000
     attempts_per_message: int = 32
     max_queues: int = 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nlargest
 
 import numpy as np
 
@@ -21,6 +22,8 @@ BACKLOG_WAIT_RATIO = 0.25
 """Consumers have a backlog if what they receive has waited for this share of the time after which a group is stuck…"""
 FEWEST_IN_TURN = 20
 """…and of this many groups or more, each waits for its turn then."""
+BUSIEST_LISTED = 32
+"""Of an unordered queue, beyond its oldest groups: only groups with many messages in flight can crowd out others."""
 
 
 def ordered_queue_reports(
@@ -307,7 +310,7 @@ def _look_ahead(
 
 
 def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
-    """Return, per unordered queue (by index), its oldest groups and how many more there are than a report lists.
+    """Return, per unordered queue (by index), its oldest groups, those with most in flight, and how many more there are.
 
     When one was last settled is left out: it may have been in a shard that has no message of the group any more.
     """
@@ -324,23 +327,23 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     )
     oldest = np.full(len(names), NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, rows.at("sent", grouped))
-    out: dict[int, tuple[list[GroupReport], int]] = {}
+    of_queue: dict[int, list[int]] = {}
     for i in _oldest_first(state, names, oldest, len(names)):
-        number = int(state.groups.queue[names[i]])
-        listed, folded = out.get(number, ([], 0))
-        if len(listed) < settings.groups_per_report:
-            name = state.groups.text(int(names[i]))
-            listed.append(
-                GroupReport(
-                    name=name,
-                    unsettled=int(unsettled[i]),
-                    in_flight=int(in_flight[i]),
-                    visible=int(visible[i]),
-                    oldest_sent_at=int(oldest[i]),
-                    last_settled_at=0,
-                )
+        of_queue.setdefault(int(state.groups.queue[names[i]]), []).append(i)
+    out: dict[int, tuple[list[GroupReport], int]] = {}
+    for number, at in of_queue.items():
+        others = at[settings.groups_per_report :]
+        listed = at[: settings.groups_per_report] + nlargest(BUSIEST_LISTED, others, key=in_flight.__getitem__)
+        reports = [
+            GroupReport(
+                name=state.groups.text(int(names[i])),
+                unsettled=int(unsettled[i]),
+                in_flight=int(in_flight[i]),
+                visible=int(visible[i]),
+                oldest_sent_at=int(oldest[i]),
+                last_settled_at=0,
             )
-        else:
-            folded += 1
-        out[number] = (listed, folded)
+            for i in listed
+        ]
+        out[number] = (reports, len(at) - len(listed))
     return out
