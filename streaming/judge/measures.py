@@ -20,6 +20,8 @@ COUNT_AGE_MS = 30_000
 
 HYSTERESIS = 0.8
 """Hysteresis: a signal about a share ends below this part of its limit, so that a half-broken queue does not flap."""
+COUNT_HYSTERESIS = 0.5
+"""Hysteresis of the least number of deliveries: with little traffic they are near the limit all the time."""
 
 _HELD = LIMITS.index("held_ms")
 

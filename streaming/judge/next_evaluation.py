@@ -27,7 +27,7 @@ from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, RE
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
-from streaming.judge.rules.messages import counted_arrivals, expires_by
+from streaming.judge.rules.dead_letters import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.queues import backlog_since, stalled_since
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since

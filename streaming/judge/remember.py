@@ -13,15 +13,16 @@ from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
 from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import connected_since, strategy_verdicts
-from streaming.judge.rules.failing import failing_since, is_pending, outlived_since, pending_since
+from streaming.judge.rules.dead_letters import counted_arrivals
+from streaming.judge.rules.failing import failing_since, is_pending, pending_since
 from streaming.judge.rules.groups import collapsed_at_work_since, collapsed_since, open_since, saturated_since
 from streaming.judge.rules.lagging import eased_since, lagging_since
-from streaming.judge.rules.messages import counted_arrivals
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import has_window, prefetched_since, working_since
 from streaming.judge.rules.purges import recent_purges
 from streaming.judge.rules.queues import backlog_since, failing_again_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
+from streaming.judge.rules.short_window import outlived_since
 from streaming.judge.rules.silent import expected_since, silent_since
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.turns import turns_with

@@ -1,4 +1,4 @@
-"""Signals about deliveries that fail: a broken consumer, and work that outlasts its visibility window."""
+"""The signal about deliveries that fail: a broken consumer."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.core.reporting.views import MessageView
-from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge import measures
 from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
-from streaming.judge.measured import Measured, Near
+from streaming.judge.measured import Near
 from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
-from streaming.judge.sliding import FAILED, OUTLIVED
+from streaming.judge.sliding import FAILED
 from streaming.judge.words import duration_ms, seconds
 
 QUICK_SLICE_MS = 10_000
@@ -50,8 +49,6 @@ LOST_SPAN_MS = 30_000
 TOLERATED_RATIO = 0.5
 """Failures stand out where more fail than this part of the share at which a queue is failing."""
 
-COUNT_HYSTERESIS = 0.5
-"""The signal lasts while at least this part of the deliveries ended: with little traffic they are near the limit all the time."""
 CULPRIT_DELIVERIES = 10
 OTHERS_DELIVERIES = 5
 OTHERS_RATIO = 0.1
@@ -75,7 +72,7 @@ def _most_fail(c: Context) -> bool:
     whole = outcomes(c, FAILED.window_ms(c))
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
-    enough = COUNT_HYSTERESIS if began else 1
+    enough = measures.COUNT_HYSTERESIS if began else 1
     if measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached:
         return True
     if began:
@@ -373,70 +370,3 @@ def _goes_on(c: Context, consumer: str, marks: list[ConsumerMark]) -> bool:
 
 def _sum(parts: list[Outcomes]) -> Outcomes:
     return Outcomes(sum(o.failed for o in parts), sum(o.finished for o in parts))
-
-
-class _Outlived(NamedTuple):
-    """Deliveries of the last 15 min that outlived their visibility window while still being processed."""
-
-    outlived: int
-    received: int
-    measured: Measured
-
-
-@once
-def _outlived(c: Context) -> _Outlived | None:
-    """Return None where there never were any."""
-    if not c.summary.total("outlived") or c.visibility_ms is None:
-        return None
-    window_ms = OUTLIVED.window_ms(c)
-    samples, since = c.samples_of(window_ms), c.now - window_ms
-    outlived = samples.change("outlived", since)
-    # Work that takes longer than this period was received before it.
-    received = max(samples.change("received", since), outlived)
-    return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
-
-
-@condition("window_too_short")
-def outlived_since(c: Context) -> int | None:
-    """More deliveries than are tolerated outlive their window. While the signal fires, fewer are enough: see QueueFailing."""
-    found = _outlived(c)
-    if found is None or found.outlived <= 0:
-        return None
-    reached = found.measured.reached
-    if not reached and c.firing_here("WindowTooShort"):
-        reached = measures.outlived(
-            found.outlived,
-            found.received,
-            c.thresholds,
-            hysteresis=measures.HYSTERESIS,
-            count_hysteresis=COUNT_HYSTERESIS,
-        ).reached
-    return c.now if reached else None
-
-
-def window_too_short(c: Context) -> Iterator[Finding | Near]:
-    """In 15 min at least 2 % of the deliveries (5 or more) outlived their visibility window while still being processed."""
-    found, since = _outlived(c), outlived_since(c)
-    if found is None or c.visibility_ms is None:
-        return
-    outlived, received, measured = found
-    if outlived > 0:
-        yield Near("WindowTooShort", measured)
-    if since is None:
-        return
-    slowest = quantile_ms(c.memory.hold_weights, 0.95) or c.visibility_ms
-    fits_s = math.ceil(max(1.5 * slowest, 2 * c.visibility_ms) / 10_000) * 10
-    evidence = {
-        "outlived_deliveries": outlived,
-        "deliveries": received,
-        "outlived_ratio": round(outlived / received, 3),
-        **({"visibility_timeout_s": c.visibility_ms / 1000} if c.visibility_is_known else {}),
-        "work_p95_s": seconds(slowest),
-        "timeout_that_fits_s": fits_s,
-        "summary": (
-            f"{outlived} of {received} deliveries of {c.name.queue} in {duration_ms(OUTLIVED.window_ms(c))} "
-            f"({outlived / received:.0%}) were still being processed when their {c.visibility_window} ended, so those messages "
-            f"are processed twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
-        ),
-    }
-    yield c.finding("WindowTooShort", "warning", since, evidence)

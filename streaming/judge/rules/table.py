@@ -12,14 +12,17 @@ from streaming.judge.measured import Near
 from streaming.judge.rules import (
     config,
     consumers,
+    dead_letters,
     failing,
     groups,
     lagging,
+    losses,
     messages,
     noisy,
     purges,
     queues,
     redrive,
+    short_window,
     silent,
     telemetry,
 )
@@ -33,12 +36,12 @@ RULES: tuple[Rule, ...] = (
     # 2. "A message that is held for ever looks like work to the broker."
     messages.message_held_too_long,
     # 3. "A dead letter is work that was given up, even if a job drains its queue at once or nobody reported it."
-    messages.dead_letters_counted,
-    messages.dead_letter_arrived,
+    dead_letters.dead_letters_counted,
+    dead_letters.dead_letter_arrived,
     # 4. "Nobody reads a dead-letter queue before its messages expire unless somebody says when they do."
-    messages.dead_letter_expiring,
+    dead_letters.dead_letter_expiring,
     # 5. "A message that was dropped is gone, and no queue shows it."
-    messages.message_dropped,
+    losses.message_dropped,
     # 6. "A purge removes what nobody had processed, and no queue shows that either."
     purges.queue_purged,
     # 7. "One message blocks its group, and the queue's own figures hide it behind the other groups."
@@ -56,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     # 13. "If most deliveries fail, a consumer is broken, not a message."
     failing.queue_failing,
     # 14. "Work that outlasts its window is done twice."
-    failing.window_too_short,
+    short_window.window_too_short,
     # 15. "A queue that falls behind misses its limit at a time that can be computed."
     lagging.queue_lagging,
     # 16. "No news from a busy producer is bad news."

@@ -1,0 +1,65 @@
+"""The signal about messages that are lost: dropped, or expired unprocessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Loss
+from streaming.judge.context import Context
+from streaming.judge.rules.dead_letters import receives_of_dead_letter
+from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_from
+from streaming.judge.signals import Finding
+from streaming.judge.words import duration_ms, plural, seconds
+
+
+def message_dropped(c: Context) -> Iterator[Finding]:
+    """A message was dropped (retries used up, no dead-letter queue) or expired unprocessed."""
+    if not c.summary.losses and not c.firing:
+        return
+    quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
+    # A loss is reported for as long as events may be late, and at least once; its signal may last longer.
+    found = {f.key: f for f in c.firing_here("MessageDropped") if not _is_disproved(c, f)}
+    for loss in c.summary.losses:
+        if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
+            # It may have been received unseen long ago.
+            continue
+        finding = c.finding("MessageDropped", "critical", loss.at, _lost(c, loss), message_id=loss.message_id)
+        found[finding.key] = finding
+    for finding in latest_findings(c, found.values(), "lost_at"):
+        if c.now - quiet_from(finding, "lost_at") < quiet_ms:
+            yield finding
+
+
+def _is_disproved(c: Context, lost: Finding) -> bool:
+    """Whether a message was not lost after all: it was delivered again, or processed or moved, so it is reported no more."""
+    losses = c.summary.losses
+    still_reported = quiet_from(lost, "lost_at") > c.now - c.settings.lateness_ms and len(losses) < c.settings.messages_per_queue
+    return still_reported and all(loss.message_id != lost.key.message_id for loss in losses)
+
+
+def _lost(c: Context, loss: Loss) -> dict[str, Any]:
+    rank, at, message_id, kind, reason, receives, sent_at = loss
+    known = receives_of_dead_letter(receives) if c.is_dead_letter_queue else {"receive_count": receives}
+    evidence: dict[str, Any] = {
+        "kind": kind,
+        **known,
+        "age_s": seconds(at - sent_at),
+        "lost_at": at,
+        **noticed(at, rank),
+    }
+    if reason:
+        evidence["reason"] = reason
+    how = "expired" if kind == "expired" else "was dropped"
+    why = f" ({_in_words(reason)})" if reason else ""
+    after = f" after {plural(receives, 'receive')}" if known else ""
+    # In an ordered dead-letter queue, retention and age count from the move.
+    began = "it arrived" if c.is_dead_letter_queue and c.ordered else "it was sent"
+    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration_ms(at - sent_at)} after {began}."
+    return evidence
+
+
+def _in_words(reason: str) -> str:
+    """Return the reason for a loss. A Worker reports the retry that was one too many: `retry`, or `retry; delivery 4 of 4`."""
+    first, *rest = reason.split(";")
+    return ";".join(["its retries ran out", *rest]) if first == "retry" else reason
