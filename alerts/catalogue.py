@@ -20,6 +20,7 @@ from alerts.entries import (
     watcher,
 )
 from alerts.entry import Entry
+from alerts.judge_constants import JUDGE_CONSTANTS
 from alerts.units import shown, spoken, spoken_duration
 from streaming.core.thresholds import Thresholds
 
@@ -68,9 +69,9 @@ def did_you_mean(name: str) -> str:
 def rule_text(
     entry: Entry, thresholds: Thresholds | None = None, limit: float | None = None, for_s: float | None = None
 ) -> tuple[str, ...]:
-    """Return the numbered rule with its thresholds, limit and wait filled in, with units. None means the default."""
+    """Return the numbered rule with its thresholds, limit, wait and the judge's constants filled in. None means the default."""
     values = thresholds or Thresholds()
-    words = {name: shown(name, getattr(values, name)) for name in entry.thresholds}
+    words = {**JUDGE_CONSTANTS, **{name: shown(name, getattr(values, name)) for name in entry.thresholds}}
     words["wait"] = spoken_duration(entry.alert.for_s if for_s is None else for_s)
     if entry.alert.limit is not None:
         words["limit"] = spoken(entry.alert.limit.default if limit is None else limit, entry.alert.limit.unit)

@@ -119,7 +119,7 @@ class Entry:
     """The subject in one or two words: a message, a group, the job."""
     meaning: str
     rule: tuple[str, ...]
-    """The conditions in plain words; `{field}` stands for a threshold of `thresholds`, rendered with its unit."""
+    """The conditions in plain words; `{name}` stands for one of `thresholds` or of `JUDGE_CONSTANTS`, with its unit."""
     thresholds: tuple[str, ...]
     """Fields of `Thresholds` that the rule uses."""
     severity: Severity

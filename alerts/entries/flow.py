@@ -23,10 +23,10 @@ QUEUE_FAILING = Entry(
         "window (ActiveMQ) gives back when it leaves, only one counts: the others waited for their turn.",
         "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports "
         "the failures.",
-        "It fires sooner if the failure is clear: over 40 s, more deliveries failed than chance explains, and the first and the "
-        "last 10 s of that time have failures. The time is longer where a restart of all consumers could look the same: what "
-        "they held when they were stopped fails within the 99th percentile of the queue's holding times, or within a visibility "
-        "timeout if nothing was received in the last 10 s.",
+        "It fires sooner if the failure is clear: over {quick_time}, more deliveries failed than chance explains, and the first "
+        "and the last {quick_slice} of that time have failures. The time is longer where a restart of all consumers could look "
+        "the same: what they held when they were stopped fails within the 99th percentile of the queue's holding times, or "
+        "within a visibility timeout if nothing was received in the last {quick_slice}.",
         "It also fires if some consumers fail at least {failing_ratio} of their own deliveries (at least "
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",

@@ -155,7 +155,7 @@ LOOK_AHEAD_SATURATED = Entry(
         "The first {look_ahead} unsettled messages belong to blocked groups only. In older accounts the look-ahead is 20,000 "
         "messages: set look_ahead to the value of your account.",
         "Messages of other groups wait behind them.",
-        "It ends once a group within these messages could be received for 5 seconds: between two deliveries of the group that "
+        "It ends once a group within these messages could be received for {front_open}: between two deliveries of the group that "
         "fills them, its next message waits for a moment.",
     ),
     thresholds=("look_ahead",),

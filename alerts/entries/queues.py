@@ -24,10 +24,10 @@ QUEUE_STALLED = Entry(
         "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count as "
         "backlog once the consumer has worked on its current message longer than usual (see below). With fewer than ten finished "
         "messages, the limit of MessageHeldTooLong applies.",
-        "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for a quarter longer than "
+        "Nothing was settled for {stalled_s}. If the consumers work on a schedule, nothing was settled for {pause_factor} times "
         "their longest recent pause, plus a minute. The wait before the first settlement counts as a pause if the consumers then "
-        "worked off the backlog. One pause alone is a schedule only if the consumers then worked for less than 45% of its "
-        "length; otherwise it was an outage.",
+        "worked off the backlog. One pause alone is a schedule only if the consumers then worked for less than {most_work} of "
+        "its length; otherwise it was an outage.",
         "While messages are in flight, nothing was settled for twice as long as 99% of this queue's messages are held: where "
         "work takes 20 minutes, nothing is settled for that long. Messages in prefetch windows are held for as long as the whole "
         "window takes. So if every consumer that holds messages has such a window, twice the longest time that one of them took "
@@ -44,8 +44,8 @@ QUEUE_STALLED = Entry(
         "stall begins at the last count that showed messages in flight or messages that had left. For a broker that does not "
         "report messages in flight (Cloudflare), deliveries must have been reported and then stopped, and the backlog must "
         "have grown without ever falling, or contain a message that came back. Where it is reported when the oldest message was "
-        "sent, that must stay the same (within 90 s, except for ActiveMQ and Cloudflare). It then fires half a minute sooner, "
-        "because a count is half a minute old when it arrives.",
+        "sent, that must stay the same (within 90 s, except for ActiveMQ and Cloudflare). It then fires {count_age} sooner, "
+        "because a count is {count_age} old when it arrives.",
     ),
     thresholds=("stalled_s",),
     severity="critical",
@@ -203,7 +203,7 @@ QUEUE_STALE = Entry(
     rule=(
         "The queue's status is stale: its messages were counted before, and nothing has been reported on it for "
         "{telemetry_stale_s}. An entry of `queues` may set another time for its queues. Where polls are further apart, the next "
-        "count must be overdue: 1.25 times the interval between the last two, if that was no more than 15 minutes.",
+        "count must be overdue: {overdue_factor} times the interval between the last two, if that was no more than 15 minutes.",
     ),
     thresholds=("telemetry_stale_s",),
     severity="info",

@@ -8,6 +8,7 @@ import pytest
 
 from alerts.catalogue import BY_NAME, CATALOGUE, UNUSED_THRESHOLDS, did_you_mean, entry, rule_text
 from alerts.entry import QUEUE_SYSTEMS, RAW_ALERT_NAMES, SYSTEM_TITLES, Check, Entry
+from alerts.judge_constants import JUDGE_CONSTANTS
 from alerts.remedy import labelled
 from streaming.core.thresholds import Thresholds
 from streaming.judge.metrics import METRIC_BY_NAME
@@ -43,6 +44,12 @@ def test_the_rule_text_names_every_threshold_it_uses(entry_: Entry) -> None:
         assert "{limit}" in text
     if entry_.alert.for_s:
         assert "{wait}" in text
+
+
+def test_every_constant_of_the_judge_is_named_by_a_rule() -> None:
+    """Rule texts take their figures from the judge, so a constant that changes there changes the runbook."""
+    text = " ".join(step for e in CATALOGUE for step in e.rule)
+    assert [name for name in JUDGE_CONSTANTS if f"{{{name}}}" not in text] == []
 
 
 def test_rule_text_shows_the_given_thresholds() -> None:

@@ -1,0 +1,27 @@
+"""Constants of the judge that rule texts name, so that the texts say what the code does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from alerts.units import number, spoken
+from streaming.judge.broker_counts import OVERDUE_RATIO
+from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
+from streaming.judge.measures import COUNT_AGE_MS
+from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
+from streaming.judge.rules.groups import FRONT_OPEN_MS
+from streaming.judge.rules.queues import PAUSE_MARGIN
+
+JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
+    {
+        "count_age": spoken(COUNT_AGE_MS / 1000, "seconds"),
+        "front_open": spoken(FRONT_OPEN_MS / 1000, "seconds"),
+        "most_work": spoken(MOST_WORK_RATIO, "ratio"),
+        "overdue_factor": number(OVERDUE_RATIO),
+        "pause_factor": number(PAUSE_MARGIN),
+        "quick_slice": f"{QUICK_SLICE_MS // 1000} s",
+        "quick_time": f"{(2 * QUICK_SLICE_MS + QUICK_APART_MS) // 1000} s",
+    }
+)
+"""Each with its unit. A rule's text names them in braces, as it does thresholds."""
