@@ -149,7 +149,15 @@ def _finding(
     """Return a finding of its stored values. Earlier releases stored whether it was announced, but not with which severity."""
     if isinstance(announced_as, bool):
         announced_as = severity if announced_as else None
-    return Finding(key, severity, since_ms, evidence, alerting, folded, announced_as)
+    return Finding(
+        key=key,
+        severity=severity,
+        since_ms=since_ms,
+        evidence=evidence,
+        alerting=alerting,
+        folded=folded,
+        announced_as=announced_as,
+    )
 
 
 # A shared encoder: `json.dumps` creates a new one per call, and there are thousands.

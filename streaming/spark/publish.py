@@ -49,6 +49,7 @@ class Publisher:
 
     def __init__(
         self,
+        *,
         settings: Settings,
         shards: int,
         memories: MemoryStore,

@@ -200,16 +200,15 @@ class Run:
         ledger = VersionLedger(folder(FOLDER), kept=KEPT)
         committed = max(batch_ids(folder("commits")), default=-1)
         publisher = Publisher(
-            Settings(),
-            len(KEYS),
-            memories,
-            Outlets(show, signals, quarantine),
-            Monitor(),
-            Pruner(keeper, len(KEYS), kept=KEPT, earlier=ledger.files(committed)),
-            BatchTimes(folder("offsets"), memories),
-            ledger,
-            None,
-            SpoolBatches(planner, LANES, folder("offsets")),
+            settings=Settings(),
+            shards=len(KEYS),
+            memories=memories,
+            outlets=Outlets(show, signals, quarantine),
+            monitor=Monitor(),
+            pruner=Pruner(keeper, len(KEYS), kept=KEPT, earlier=ledger.files(committed)),
+            times=BatchTimes(folder("offsets"), memories),
+            ledger=ledger,
+            spool=SpoolBatches(planner, LANES, folder("offsets")),
         )
         return publisher, drain
 

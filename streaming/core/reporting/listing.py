@@ -190,7 +190,17 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
             reported = state.consumer_states.get((number, name or ""))
             counted_at = reported.dispatched_at if reported is not None else 0
             at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
-            listed.append(ConsumerHolds(name or "", n, rank[0], message_id, is_extended, at_count, rank))
+            listed.append(
+                ConsumerHolds(
+                    consumer=name or "",
+                    messages=n,
+                    since=rank[0],
+                    message_id=message_id,
+                    extended=is_extended,
+                    held_at_count=at_count,
+                    rank=rank,
+                )
+            )
     return out
 
 

@@ -62,7 +62,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     at_count, after_count = samples_around(e, depth.at, past)
     tracked, in_flight = _tracked_then(e, depth.at, past, at_count)
     late = _samples_a_minute_before(depth.at, past)
-    _add_up(e, depth, past, after_count, late, tracked, in_flight)
+    _add_up(e, depth, past, after_count=after_count, late=late, tracked=tracked, in_flight=in_flight)
     again = e.tracked.contradicted_at > 0
     unsettled = e.counted_sum, e.tracked_sum, e.tracked_sum_soon, e.tracked_sum_late
     early = not e.tracked.contradicted_at and e.tracked.agreed < AGREEING_COUNTS and counted > 0
@@ -187,7 +187,7 @@ def _within(counted: int, low: int, high: int) -> bool:
 
 
 def _add_up(
-    e: Evidence, depth: Depth, past: Window, after_count: int, late: tuple[int, int], tracked: int, in_flight: int
+    e: Evidence, depth: Depth, past: Window, *, after_count: int, late: tuple[int, int], tracked: int, in_flight: int
 ) -> None:
     """Update the sums over the latest counts: single counts of a queue that goes up and down may agree by chance.
 

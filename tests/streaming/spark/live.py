@@ -125,7 +125,17 @@ class Live:
         spool = self._spool()
         committed = max(batch_ids(LocalFolder(self.checkpoint / "commits")), default=-1)
         pruner = Pruner(keeper, self.shards, earlier=ledger.files(committed))
-        publisher = Publisher(self.settings, self.shards, memories, outlets, Monitor(), pruner, times, ledger, None, spool)
+        publisher = Publisher(
+            settings=self.settings,
+            shards=self.shards,
+            memories=memories,
+            outlets=outlets,
+            monitor=Monitor(),
+            pruner=pruner,
+            times=times,
+            ledger=ledger,
+            spool=spool,
+        )
 
         def publish(batch: DataFrame, batch_id: int) -> None:
             publisher(_Recorded(batch, lambda rows: self._record(batch_id, rows)), batch_id)  # type: ignore[arg-type] # collect only

@@ -96,14 +96,14 @@ class Published:
         outlets = Outlets(self.snapshots.append, self._signals, lambda bad, n: self.quarantined.append((n, bad)))
         memories = MemoryStore(LocalFolder(self._folder / "judge"))
         return Publisher(
-            Settings(),
-            len(KEYS),
-            memories,
-            outlets,
-            Monitor(),
-            Pruner(InlineState(), len(KEYS)),
-            NoTimes(),
-            ledger_in(self._folder),
+            settings=Settings(),
+            shards=len(KEYS),
+            memories=memories,
+            outlets=outlets,
+            monitor=Monitor(),
+            pruner=Pruner(InlineState(), len(KEYS)),
+            times=NoTimes(),
+            ledger=ledger_in(self._folder),
         )
 
     def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
@@ -210,7 +210,14 @@ def test_the_snapshot_is_published_before_records_for_destinations_are_stored(ou
     memories = MemoryStore(LocalFolder(tmp_path / "judge"))
     outlets = Outlets(out.snapshots.append, signals, lambda bad, n: out.quarantined.append((n, bad)))
     publisher = Publisher(
-        Settings(), len(KEYS), memories, outlets, Monitor(), Pruner(InlineState(), len(KEYS)), NoTimes(), ledger_in(tmp_path)
+        settings=Settings(),
+        shards=len(KEYS),
+        memories=memories,
+        outlets=outlets,
+        monitor=Monitor(),
+        pruner=Pruner(InlineState(), len(KEYS)),
+        times=NoTimes(),
+        ledger=ledger_in(tmp_path),
     )
     rows = Shards().rows(T0, poison(T0, 3))
     with pytest.raises(OSError, match="no space left"):
@@ -226,14 +233,14 @@ def test_the_snapshot_is_published_before_records_for_destinations_are_stored(ou
 def test_losses_of_the_checkpoint_that_this_one_was_made_from_stay_counted(tmp_path: Path) -> None:
     """The ledger continues from them: their counters do not restart at zero."""
     publisher = Publisher(
-        Settings(),
-        len(KEYS),
-        MemoryStore(LocalFolder(tmp_path / "judge")),
-        Outlets(lambda _: None, lambda *_: None, lambda *_: None),
-        monitor := Monitor(),
-        Pruner(InlineState(), len(KEYS)),
-        NoTimes(),
-        ledger_in(tmp_path),
+        settings=Settings(),
+        shards=len(KEYS),
+        memories=MemoryStore(LocalFolder(tmp_path / "judge")),
+        outlets=Outlets(lambda _: None, lambda *_: None, lambda *_: None),
+        monitor=(monitor := Monitor()),
+        pruner=Pruner(InlineState(), len(KEYS)),
+        times=NoTimes(),
+        ledger=ledger_in(tmp_path),
         lost_before={"topic/0": 7},
     )
     shards = Shards()
@@ -248,14 +255,14 @@ def test_garbage_collection_is_paused_while_a_batch_is_judged(tmp_path: Path) ->
     """With thousands of queues, collection took half of the time."""
     collecting: list[bool] = []
     publisher = Publisher(
-        Settings(),
-        len(KEYS),
-        MemoryStore(LocalFolder(tmp_path / "judge")),
-        Outlets(lambda _: collecting.append(gc.isenabled()), lambda *_: None, lambda *_: None),
-        Monitor(),
-        Pruner(InlineState(), len(KEYS)),
-        NoTimes(),
-        ledger_in(tmp_path),
+        settings=Settings(),
+        shards=len(KEYS),
+        memories=MemoryStore(LocalFolder(tmp_path / "judge")),
+        outlets=Outlets(lambda _: collecting.append(gc.isenabled()), lambda *_: None, lambda *_: None),
+        monitor=Monitor(),
+        pruner=Pruner(InlineState(), len(KEYS)),
+        times=NoTimes(),
+        ledger=ledger_in(tmp_path),
     )
     publish(publisher, Shards().rows(T0, poison(T0, 1)), 0)
     assert collecting == [False]
