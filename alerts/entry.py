@@ -37,7 +37,6 @@ RawAlertName = Literal[
     "ClockSkew",
 ]
 """Alerts that are not signals: they read the published series, so they also work when the judge itself does not."""
-RAW_ALERT_NAMES: tuple[RawAlertName, ...] = get_args(RawAlertName)
 
 AlertName = SignalName | RawAlertName
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 
 from alerts.catalogue import BY_NAME, CATALOGUE, UNUSED_THRESHOLDS, did_you_mean, entry, rule_text
-from alerts.entry import QUEUE_SYSTEMS, RAW_ALERT_NAMES, SYSTEM_TITLES, Check, Entry
+from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Check, Entry, RawAlertName
 from alerts.judge_constants import JUDGE_CONSTANTS
 from alerts.remedy import labelled
 from streaming.core.thresholds import Thresholds
@@ -23,7 +24,7 @@ each = pytest.mark.parametrize("entry_", CATALOGUE, ids=lambda e: e.name)
 def test_every_signal_and_every_raw_alert_has_one_entry() -> None:
     """No signal lacks an entry, and none has two."""
     names = [e.name for e in CATALOGUE]
-    assert sorted(names) == sorted({*SIGNAL_NAMES, *RAW_ALERT_NAMES})
+    assert sorted(names) == sorted({*SIGNAL_NAMES, *get_args(RawAlertName)})
 
 
 def test_every_threshold_is_used_or_explained() -> None:
