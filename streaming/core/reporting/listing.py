@@ -270,7 +270,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
             message_id=message_id,
             at=at_ms,
             known_by=arrival_known_by(flags),
-            source=names[origin][2] if origin >= 0 else None,
+            source=names[origin].queue if origin >= 0 else None,
             receive_count=count,
             rank=placed,
         )
