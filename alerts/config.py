@@ -15,11 +15,11 @@ from alerts.patterns import Pattern
 from streaming.config.section import Seconds, Section
 from streaming.judge.signals import Severity
 
-_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+LABEL_PATTERN: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 
 def _label(name: str) -> str:
-    if not _LABEL.match(name) or name.startswith("__"):
+    if not LABEL_PATTERN.match(name) or name.startswith("__"):
         raise ValueError(f"{name!r} is not a label name: letters, digits and _ only, not beginning with a digit or __")
     return name
 

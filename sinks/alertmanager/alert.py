@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,14 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from alerts.catalogue import BY_NAME
-from alerts.config import AlertRulesConfig
+from alerts.config import LABEL_PATTERN, AlertRulesConfig
 from sinks.explain.advice import advice
 from streaming.judge.signals import Finding, Severity, SignalKey
 
 OTHERS = "others"
 """The value of the label `part` for the alert that represents all folded findings."""
 
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 _MAX_VALUE = 1_024
 _MAX_LABEL = 512
 _MAX_EVIDENCE = 30
@@ -74,7 +72,8 @@ def annotations_of(alert: PendingAlert, rules: AlertRulesConfig) -> Labels:
     if alert.folded:
         own["description"] = f"{alert.folded:,} more of the same; the latest: {own['description']}"
     evidence_texts = {name: _word(value) for name, value in list(evidence.items())[:_MAX_EVIDENCE] if name != "summary"}
-    return {name: _cut(value, _MAX_VALUE) for name, value in {**evidence_texts, **own}.items() if _LABEL.match(name) and value}
+    texts = {**evidence_texts, **own}
+    return {name: _cut(value, _MAX_VALUE) for name, value in texts.items() if LABEL_PATTERN.match(name) and value}
 
 
 def to_json(alert: PendingAlert, rules: AlertRulesConfig, *, ends_ms: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ MANY_QUEUES = 100
 """With more queues than this, only the shown steps are kept, to limit the size of the report."""
 
 AGES = ("all", "visible", "cloudwatch")
-STATES = ("visible", "in_flight", "delayed")
 
 
 @dataclass

@@ -9,7 +9,8 @@ from sinks import svg
 from sinks.explain.formatting import duration
 from sinks.markup import shortened
 from sinks.report.attempts import MessageStory
-from sinks.report.collect import AGES, STATES, Collected, QueueSeries, Span
+from sinks.report.collect import AGES, Collected, QueueSeries, Span
+from streaming.core.reporting.views import STATES
 from streaming.core.settings import QueueName
 
 WIDTH = 1040

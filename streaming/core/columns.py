@@ -22,7 +22,8 @@ Array = npt.NDArray[Any]
 Buffer = bytes | memoryview
 
 MAGIC = b"QWC2"
-_CODEC = pa.Codec("zstd", compression_level=1)
+CODEC = pa.Codec("zstd", compression_level=1)
+"""That of states, reports and the judge's memory."""
 _SPARSE = 8
 """A column is stored as places and values when fewer than one of so many values are not its minimum."""
 _UNSIGNED = (np.dtype("u1"), np.dtype("u2"), np.dtype("u4"))
@@ -147,7 +148,7 @@ def pack_columns(
     if compress:
         together = len(parts) - len(apart)
         body = b"".join(parts[:together])
-        packed = _CODEC.compress(body, asbytes=True) if body else b""
+        packed = CODEC.compress(body, asbytes=True) if body else b""
         head["z"] = [len(packed), len(body)]
         parts[:together] = [packed]
     head_bytes = json.dumps(head, separators=(",", ":"), ensure_ascii=True).encode()
@@ -171,7 +172,7 @@ def _unpacked(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any
     stretches = [rest]
     if "z" in head:
         packed, size = head["z"]
-        narrowed = memoryview(_CODEC.decompress(pa.py_buffer(rest[:packed]), size)) if size else rest[:0]
+        narrowed = memoryview(CODEC.decompress(pa.py_buffer(rest[:packed]), size)) if size else rest[:0]
         stretches = [narrowed, rest[packed:]]
     columns: dict[str, Array] = {}
     at = 0

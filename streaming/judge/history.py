@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from streaming.core.columns import CODEC
 from streaming.core.settings import QueueName
 from streaming.judge.sample_rows import Sample, SampleRows, field_of, read_rows
 from streaming.judge.window import COLUMN, FIELDS, Ints, Window
@@ -28,7 +28,6 @@ AGE_TO_GAP = 20
 SAMPLES_KEPT_MS = 14 * 86_400_000
 MOST_UNUSED = 1 / 8
 """Of the places in a sample, so many may be those of forgotten queues: to remove them, every sample is compressed again."""
-_CODEC = pa.Codec("zstd", compression_level=1)
 
 
 @dataclass(slots=True)
@@ -292,14 +291,14 @@ def _difference(before: Ints, values: Ints) -> bytes:
     step = values.copy()
     shared = min(len(before), len(values))
     step[:shared] -= before[:shared]
-    packed: bytes = _CODEC.compress(np.ascontiguousarray(step.T).tobytes(), asbytes=True) if step.size else b""
+    packed: bytes = CODEC.compress(np.ascontiguousarray(step.T).tobytes(), asbytes=True) if step.size else b""
     return packed
 
 
 def _undo(packed: bytes, before: Ints, rows: int, width: int) -> Ints:
     if not packed:
         return np.zeros((rows, width), dtype=np.int64)
-    body = _CODEC.decompress(packed, rows * width * 8, asbytes=True)
+    body = CODEC.decompress(packed, rows * width * 8, asbytes=True)
     values: Ints = np.frombuffer(body, dtype=np.int64).reshape(width, rows).T.copy()
     shared = min(len(before), rows)
     values[:shared] += before[:shared]

@@ -14,10 +14,8 @@ from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
-import pyarrow as pa
-
 from streaming.core.clock import Clock
-from streaming.core.columns import DAMAGE
+from streaming.core.columns import CODEC, DAMAGE
 from streaming.judge.earlier_memory import EARLIER_VERSIONS, read_earlier
 from streaming.judge.evaluation_schedule import EvaluationSchedule
 from streaming.judge.firing import FiringSignals
@@ -34,7 +32,6 @@ _SIZES: Final = struct.Struct("<III")
 """After the magic: the compressed and the original size of the JSON, and the size of the table."""
 _CHECKSUM: Final = struct.Struct("<I")
 """At the end: the CRC-32 of everything before it."""
-_CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
 @dataclass(slots=True)
@@ -77,7 +74,7 @@ class JudgeMemory:
             "clock": asdict(self.clock),
         }
         text = f'{_json(body)[:-1]},"firing":[{",".join(self._written_firing())}]}}'.encode()
-        packed, table = _CODEC.compress(text, asbytes=True), self.queues.to_bytes()
+        packed, table = CODEC.compress(text, asbytes=True), self.queues.to_bytes()
         parts = (_MAGIC, _SIZES.pack(len(packed), len(text), len(table)), packed, table, self.history.to_bytes())
         checksum = 0
         for part in parts:
@@ -125,7 +122,7 @@ def _read(blob: bytes) -> tuple[dict[str, Any], MemoryTable, History]:
             raise ValueError("its checksum is wrong")
     length, size, table = _SIZES.unpack_from(blob, 4)
     text, end = 4 + _SIZES.size, 4 + _SIZES.size + length
-    body = json.loads(_CODEC.decompress(blob[text:end], size, asbytes=True))
+    body = json.loads(CODEC.decompress(blob[text:end], size, asbytes=True))
     queues = MemoryTable.from_bytes(blob[end : end + table])
     if not checked:
         # The JSON of a queue is parsed when it is looked up, and by then it is too late to roll back.

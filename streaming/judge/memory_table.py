@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from streaming.core.columns import DAMAGE, Array, nonzero
+from streaming.core.columns import CODEC, DAMAGE, Array, nonzero
 from streaming.core.settings import QueueName
 from streaming.judge.queue_memory import FLOATS, NUMBERS, QueueMemory
 
@@ -23,7 +22,6 @@ _ROW: Final = np.dtype([(name, "<f8" if name in FLOATS else "<i8") for name in N
 _FORMAT: Final = struct.Struct("<" + "".join("d" if name in FLOATS else "q" for name in NUMBERS))
 _SIZES: Final = struct.Struct("<II")
 """Before each frame: its compressed and its original size."""
-_CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
 class MemoryTable(Mapping[QueueName, QueueMemory]):
@@ -143,7 +141,7 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
 
 def _framed(plain: bytes) -> bytes:
     """Compress bytes, with both sizes before them."""
-    packed: bytes = _CODEC.compress(plain, asbytes=True)
+    packed: bytes = CODEC.compress(plain, asbytes=True)
     return _SIZES.pack(len(packed), len(plain)) + packed
 
 
@@ -153,5 +151,5 @@ def _frames(blob: bytes) -> Iterator[bytes]:
     while start < len(blob):
         length, size = _SIZES.unpack_from(blob, start)
         start += _SIZES.size
-        yield _CODEC.decompress(blob[start : start + length], size, asbytes=True)
+        yield CODEC.decompress(blob[start : start + length], size, asbytes=True)
         start += length

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from queuewatch.places import place_of_arn
-from sources.sqs.doctor.settings import LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
+from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
 
 Json = Mapping[str, Any]
 
 # AWS's defaults where a template sets nothing.
 _VISIBILITY_S: Final = 30.0
 _RETENTION_S: Final = 345_600.0
-_LAMBDA_TIMEOUT_S: Final = 3.0
 _LAMBDA_BATCH: Final = 10
 
 _VARIABLE: Final = re.compile(r"\$\{([^!}][^}]*)\}")
@@ -246,7 +245,7 @@ def _timeout(function: str, template: _Template) -> float | None:
     properties = template.properties(function)
     globals_: Json = (template.document.get("Globals") or {}).get("Function") or {}
     is_sam = template.resources[function].get("Type") == "AWS::Serverless::Function"
-    default = _number(template, globals_, "Timeout", _LAMBDA_TIMEOUT_S) if is_sam else _LAMBDA_TIMEOUT_S
+    default = _number(template, globals_, "Timeout", LAMBDA_TIMEOUT_S) if is_sam else LAMBDA_TIMEOUT_S
     return _number(template, properties, "Timeout", default)
 
 

@@ -12,6 +12,9 @@ from typing import Final, Literal
 
 Kind = Literal["standard", "fifo"]
 
+LAMBDA_TIMEOUT_S: Final = 3.0
+"""AWS's default for a function that sets none."""
+
 # Queues to which SNS, EventBridge or Lambda send failures have no source queue: their name is the only sign.
 _LOOKS_LIKE_DEAD_LETTERS: Final = re.compile(r"(?i)dlq|dead[-_]?letter|(^|[-_.])dead([-_.]|$)")
 

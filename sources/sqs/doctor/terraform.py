@@ -14,13 +14,12 @@ from typing import Any, Final
 
 from queuewatch.places import place_of_arn
 from sources.sqs.doctor.account import redrive_allow
-from sources.sqs.doctor.settings import LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
+from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
 
 Json = Mapping[str, Any]
 
 _INDEX: Final = re.compile(r"\[[^\]]*\]")
 _MODULE: Final = re.compile(r"module\.([^.\[]+)(?:\[[^\]]*\])?\.")
-_LAMBDA_TIMEOUT_S: Final = 3.0
 
 
 def is_plan(document: object) -> bool:
@@ -215,7 +214,7 @@ def _consumer(resource: _Resource, plan: _Plan) -> LambdaConsumer:
     name = (function.get("function_name") or function.address) if function is not None else resource.get("function_name")
     return LambdaConsumer(
         function=place_of_arn(str(name or resource.address)).queue,
-        timeout_s=_number(function.values.get("timeout", _LAMBDA_TIMEOUT_S)) if function is not None else None,
+        timeout_s=_number(function.values.get("timeout", LAMBDA_TIMEOUT_S)) if function is not None else None,
         batch_size=int(batch) if batch is not None else None,
         batching_window_s=_number(resource.get("maximum_batching_window_in_seconds")) or 0.0,
         reports_item_failures="ReportBatchItemFailures" in (resource.get("function_response_types") or ()),

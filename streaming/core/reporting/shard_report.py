@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
+from streaming.core.columns import CODEC
 from streaming.core.events.packet import Quarantined
 from streaming.core.gc_pause import gc_paused
 from streaming.core.reporting.narrowing import Narrowing
@@ -37,21 +36,20 @@ class ShardReport:
         """Serialize the report, compressed, to send it from a worker to a driver of the same release; not for storage."""
         body = io.BytesIO()
         Narrowing(body, protocol=5).dump(self)
-        return b"".join((_LENGTH.pack(body.tell()), _CODEC.compress(body.getbuffer(), asbytes=True)))
+        # It shrinks to a tenth, in a small part of the time that its way through Java takes.
+        return b"".join((_LENGTH.pack(body.tell()), CODEC.compress(body.getbuffer(), asbytes=True)))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:
         """Read the report from the bytes of `to_bytes`."""
         (length,) = _LENGTH.unpack_from(blob)
         with gc_paused():
-            body = _CODEC.decompress(memoryview(blob)[_LENGTH.size :], length)
+            body = CODEC.decompress(memoryview(blob)[_LENGTH.size :], length)
             report = pickle.loads(body)  # noqa: S301 -- written by our own workers; see docs/reliability.md
         if not isinstance(report, cls):
             raise TypeError(f"not a shard report: {type(report).__name__}")
         return report
 
 
-# A report shrinks to a tenth, in a small part of the time that its way through Java takes.
-_CODEC: Final = pa.Codec("zstd", compression_level=1)
 _LENGTH: Final = struct.Struct("<Q")
 """The bytes before compression."""
