@@ -76,17 +76,7 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     # Another report of a move that has ended the message already, although a delivery is dated later.
     stale &= ~((code == DEAD_LETTERED) & was_moved_by_receive(state, rows)[seg.of_event])
     if stale.any():
-        where = nonzero(stale)
-        prints = fingerprint(seg["key"][where], at[where], code[where].astype(np.uint64), np.uint64(0))
-        duplicate[where] = ~is_new(state, prints, at[where])
-        for kind, _, total in COUNTED_ENDS:
-            state.queues.count(seg["queue"][where][(code[where] == kind) & ~duplicate[where]], total)
-        is_event = (seg["flags"][where] & PRIMARY) != 0
-        of = rows[seg.of_event[where]]
-        remember_outdated_ends(state, of, at[where], code[where], is_event)
-        is_latest = (outdated_losses(state, of) == code[where]) & (live.at("outdated_end", of) == at[where])
-        is_lost = (live.at("flags", of) & np.uint32(F_EXPIRED | F_DROPPED)) != 0
-        _remember_reasons(state, events, seg, where[is_latest & ~is_lost & ~duplicate[where]])
+        _keep_outdated(state, events, seg, nonzero(stale), duplicate)
     final = is_end & ~stale
     _withdraw_expiries(state, seg, final & (code != EXPIRED))
     flags = live.at("flags", rows)
@@ -131,6 +121,21 @@ def apply_ends(state: ShardState, events: Events, seg: Segments, duplicate: Arra
     group = live.at("group", rows)
     grouped = (group >= 0) & (settled_at > 0)
     np.maximum.at(state.groups.time, group[grouped], settled_at[grouped])
+
+
+def _keep_outdated(state: ShardState, events: Events, seg: Segments, where: Array, duplicate: Array) -> None:
+    """Count the ends at `where`, which a later delivery disproves, and remember them: it may prove to be an earlier one."""
+    code, at = seg["code"][where], seg["at"][where]
+    prints = fingerprint(seg["key"][where], at, code.astype(np.uint64), np.uint64(0))
+    duplicate[where] = ~is_new(state, prints, at)
+    for kind, _, total in COUNTED_ENDS:
+        state.queues.count(seg["queue"][where][(code == kind) & ~duplicate[where]], total)
+    is_event = (seg["flags"][where] & PRIMARY) != 0
+    of = seg.rows[seg.of_event[where]]
+    remember_outdated_ends(state, of, at, code, is_event)
+    is_latest = (outdated_losses(state, of) == code) & (state.rows.at("outdated_end", of) == at)
+    is_lost = (state.rows.at("flags", of) & np.uint32(F_EXPIRED | F_DROPPED)) != 0
+    _remember_reasons(state, events, seg, where[is_latest & ~is_lost & ~duplicate[where]])
 
 
 def _is_inferred(flags: Array) -> Array:
