@@ -11,11 +11,12 @@ from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
 from streaming.judge.measures import COUNT_AGE_MS
 from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
 from streaming.judge.rules.groups import FRONT_OPEN_MS
-from streaming.judge.rules.queues import PAUSE_MARGIN
+from streaming.judge.rules.queues import FEWEST_FAILING, PAUSE_MARGIN
 
 JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
     {
         "count_age": spoken(COUNT_AGE_MS / 1000, "seconds"),
+        "fewest_failing": number(FEWEST_FAILING),
         "front_open": spoken(FRONT_OPEN_MS / 1000, "seconds"),
         "most_work": spoken(MOST_WORK_RATIO, "ratio"),
         "overdue_factor": number(OVERDUE_RATIO),
