@@ -11,7 +11,7 @@ from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
 from streaming.judge.measures import COUNT_AGE_MS
 from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
 from streaming.judge.rules.groups import FRONT_OPEN_MS
-from streaming.judge.rules.queues import FEWEST_FAILING, PAUSE_MARGIN
+from streaming.judge.rules.stalled import FEWEST_FAILING, PAUSE_MARGIN
 
 JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
     {

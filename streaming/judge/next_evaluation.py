@@ -29,8 +29,8 @@ from streaming.judge.lasting import TIMED, is_lasting
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
 from streaming.judge.rules.dead_letters import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
-from streaming.judge.rules.queues import backlog_since, stalled_since
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
+from streaming.judge.rules.stalled import backlog_since, stalled_since
 from streaming.judge.rules.status import IDLE_MS, WINDOW_MS, stale_from
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.signals import SignalKey

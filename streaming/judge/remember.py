@@ -20,10 +20,11 @@ from streaming.judge.rules.lagging import eased_since, lagging_since
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import has_window, prefetched_since, working_since
 from streaming.judge.rules.purges import recent_purges
-from streaming.judge.rules.queues import backlog_since, failing_again_since, retry_storm_since
 from streaming.judge.rules.redrive import failed_since, progress_since
+from streaming.judge.rules.retry_storm import retry_storm_since
 from streaming.judge.rules.short_window import outlived_since
 from streaming.judge.rules.silent import expected_since, silent_since
+from streaming.judge.rules.stalled import backlog_since, failing_again_since
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.turns import turns_with
 

@@ -19,7 +19,7 @@ from streaming.judge.context import Context
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
-from streaming.judge.rules.queues import is_scheduled_pause
+from streaming.judge.rules.stalled import is_scheduled_pause
 from streaming.judge.signals import Finding
 from streaming.judge.words import duration_ms, plural, seconds
 

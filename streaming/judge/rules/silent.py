@@ -16,7 +16,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
 from streaming.judge.history import SAMPLE_EVERY_MS
 from streaming.judge.measured import Measured, Near
-from streaming.judge.rules.queues import stalled_since
+from streaming.judge.rules.stalled import stalled_since
 from streaming.judge.signals import Finding
 from streaming.judge.window import Window
 from streaming.judge.words import duration_ms, seconds

@@ -18,7 +18,7 @@ from streaming.judge.context import Context
 from streaming.judge.history import History
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import stuck_windows_since
-from streaming.judge.rules.queues import is_long_stalled, is_usual_work, stalled_since
+from streaming.judge.rules.stalled import is_long_stalled, is_usual_work, stalled_since
 from streaming.judge.snapshot import QueueStatus
 from streaming.judge.window import Bools, Ints, Window
 

@@ -20,10 +20,11 @@ from streaming.judge.rules import (
     messages,
     noisy,
     purges,
-    queues,
     redrive,
+    retry_storm,
     short_window,
     silent,
+    stalled,
     telemetry,
 )
 from streaming.judge.signals import Finding
@@ -53,9 +54,9 @@ RULES: tuple[Rule, ...] = (
     # 10. "One group's jobs take the consumers of all others."
     noisy.noisy_group,
     # 11. "A backlog of which nothing is finished has no consumers, or only some that hang."
-    queues.queue_stalled,
+    stalled.queue_stalled,
     # 12. "A message that fails with its whole batch makes the consumers do good work again."
-    queues.batch_retry_storm,
+    retry_storm.batch_retry_storm,
     # 13. "If most deliveries fail, a consumer is broken, not a message."
     failing.queue_failing,
     # 14. "Work that outlasts its window is done twice."
