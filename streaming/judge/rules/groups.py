@@ -246,7 +246,11 @@ def _queued(c: Context, stuck: StuckGroup, limit_ms: float) -> dict[str, Any]:
 
 
 def _waiting(stuck: StuckGroup) -> str:
-    return f"{plural(stuck.waiting, 'message')} {'waits' if stuck.waiting == 1 else 'wait'} behind it"
+    if stuck.waiting:
+        return f"{plural(stuck.waiting, 'message')} {'waits' if stuck.waiting == 1 else 'wait'} behind it"
+    # A group that was announced stays stuck while the messages behind its head are received with it.
+    others = stuck.group.unsettled - 1
+    return f"{plural(others, 'other message')} of the group {'is' if others == 1 else 'are'} not visible"
 
 
 def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:

@@ -247,3 +247,11 @@ def test_messages_in_flight_with_their_head_do_not_wait_behind_it(events: Events
     assert [((c.at_ms - ev("x", 0)["at"]) // 1000, c.status, c.finding.evidence["waiting_behind"]) for c in changes] == lines
     standing = found.snapshots[-1].queues[0].top_groups[0].standing_since_ms
     assert (standing is not None) == bool(lines)
+
+
+def test_a_stuck_group_whose_other_messages_are_received_with_its_head_says_so() -> None:
+    """Nothing waits behind the head then, but the group has not moved."""
+    found = judged(in_steps(sorted([QUEUE, *batch([1, 75])], key=lambda e: e["at"]), 10, 80))
+    (stuck,) = [finding for finding in found.snapshots[-1].firing if finding.key.signal == "GroupStuck"]
+    assert (stuck.evidence["waiting_behind"], stuck.evidence["group_in_flight"]) == (0, 3)
+    assert stuck.evidence["summary"].endswith("; 2 other messages of the group are not visible.")
