@@ -11,6 +11,7 @@ from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
 from streaming.judge.measures import COUNT_AGE_MS
 from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
 from streaming.judge.rules.groups import FRONT_OPEN_MS
+from streaming.judge.rules.redrive import PROGRESS_KNOWN_MS
 from streaming.judge.rules.stalled import FEWEST_FAILING, PAUSE_MARGIN
 
 JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
@@ -21,6 +22,7 @@ JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
         "most_work": spoken(MOST_WORK_RATIO, "ratio"),
         "overdue_factor": number(OVERDUE_RATIO),
         "pause_factor": number(PAUSE_MARGIN),
+        "progress_known": spoken(PROGRESS_KNOWN_MS / 1000, "seconds"),
         "quick_slice": f"{QUICK_SLICE_MS // 1000} s",
         "quick_time": f"{(2 * QUICK_SLICE_MS + QUICK_APART_MS) // 1000} s",
     }

@@ -19,8 +19,8 @@ QUEUE_STALLED = Entry(
     ),
     rule=(
         "Messages are visible: a consumer could receive one now. Delayed messages do not count, and dead-letter queues and "
-        "paused queues are not expected to move. Once at least {fewest_failing} messages were received so often that "
-        "they are suspected as poison, they remain a backlog while consumers hold them again.",
+        "paused queues are not expected to move. Once at least {fewest_failing} messages are poison "
+        "suspects, they remain a backlog while consumers hold them again.",
         "Messages in a prefetch window (ActiveMQ) behind the one their consumer works on wait, too. They count as "
         "backlog once the consumer has worked on its current message longer than usual (see below). With fewer than ten finished "
         "messages, the limit of MessageHeldTooLong applies.",

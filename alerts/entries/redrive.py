@@ -65,8 +65,9 @@ REDRIVE_STALLED = Entry(
     meaning="A move task is running but moves nothing. Only one can run per queue, so it also prevents others from starting.",
     rule=(
         "A move task is RUNNING, has messages left to move, and moved none for {redrive_stalled_s}.",
-        "A report since the last message was moved shows it, and the latest report is less than six minutes old, or the next one "
-        "is not overdue. Without reports the signal ends after {redrive_stalled_s}, six minutes at least: the collector is gone.",
+        "A report since the last message was moved shows it, and the latest report is less than {progress_known} old, or the "
+        "next one is not overdue. Without reports the signal ends after {redrive_stalled_s}, {progress_known} at least: the "
+        "collector is gone.",
     ),
     thresholds=("redrive_stalled_s",),
     severity="warning",

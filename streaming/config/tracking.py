@@ -109,8 +109,8 @@ class Judging(Section):
     """Number of suspects, dead letters, lost and held messages, stuck groups and slow consumers listed, and signalled, per queue
     and kind."""
     groups_per_report: Count = 5_000
-    """Number of groups of a fair queue that each shard reports: those with the oldest messages. The 32 others with the most
-    messages in flight are reported too, so `NoisyGroup` finds them; the rest is only counted."""
+    """Number of groups of a fair queue that each shard reports: those with the oldest messages. Some others, with the most
+    messages in flight, are reported too, so that `NoisyGroup` finds them; the rest is only counted."""
     consumers_per_report: Count = 1_000
     attempts_per_message: Count = 32
     """Number of receives, extensions and releases kept in a message's timeline. Extensions are dropped first."""

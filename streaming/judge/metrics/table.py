@@ -169,7 +169,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_groups",
         "gauge",
-        "Ordering groups by state; a group can be in several. backlog: a message is visible; blocked: one is in flight, too.",
+        "Ordering groups by state; a group can be in several. backlog: a message is visible; blocked: another is in flight.",
         ("state",),
         of_queue=values.groups,
         series=values.GROUP_SERIES,
