@@ -81,6 +81,19 @@ def ledger_in(folder: Path) -> VersionLedger:
     return VersionLedger(LocalFolder(folder / "versions"))
 
 
+def publisher_in(folder: Path, outlets: Outlets, **more: Any) -> Publisher:
+    """Return a publisher of a checkpoint, as after a restart: it knows only what is on disk."""
+    return Publisher(
+        settings=Settings(),
+        shards=len(KEYS),
+        outlets=outlets,
+        pruner=Pruner(InlineState(), len(KEYS)),
+        times=NoTimes(),
+        ledger=ledger_in(folder),
+        **{"memories": MemoryStore(LocalFolder(folder / "judge")), "monitor": Monitor(), **more},
+    )
+
+
 class Published:
     """Records everything a publisher publishes."""
 
@@ -94,17 +107,7 @@ class Published:
     def publisher(self) -> Publisher:
         """Return a publisher as after a restart: it knows only what is on disk."""
         outlets = Outlets(self.snapshots.append, self._signals, lambda bad, n: self.quarantined.append((n, bad)))
-        memories = MemoryStore(LocalFolder(self._folder / "judge"))
-        return Publisher(
-            settings=Settings(),
-            shards=len(KEYS),
-            memories=memories,
-            outlets=outlets,
-            monitor=Monitor(),
-            pruner=Pruner(InlineState(), len(KEYS)),
-            times=NoTimes(),
-            ledger=ledger_in(self._folder),
-        )
+        return publisher_in(self._folder, outlets)
 
     def _signals(self, changes: Sequence[SignalChange], batch_id: int) -> None:
         self.changes.append((batch_id, changes))
@@ -209,16 +212,7 @@ def test_the_snapshot_is_published_before_records_for_destinations_are_stored(ou
 
     memories = MemoryStore(LocalFolder(tmp_path / "judge"))
     outlets = Outlets(out.snapshots.append, signals, lambda bad, n: out.quarantined.append((n, bad)))
-    publisher = Publisher(
-        settings=Settings(),
-        shards=len(KEYS),
-        memories=memories,
-        outlets=outlets,
-        monitor=Monitor(),
-        pruner=Pruner(InlineState(), len(KEYS)),
-        times=NoTimes(),
-        ledger=ledger_in(tmp_path),
-    )
+    publisher = publisher_in(tmp_path, outlets, memories=memories)
     rows = Shards().rows(T0, poison(T0, 3))
     with pytest.raises(OSError, match="no space left"):
         publish(publisher, rows, 0)
@@ -232,17 +226,8 @@ def test_the_snapshot_is_published_before_records_for_destinations_are_stored(ou
 
 def test_losses_of_the_checkpoint_that_this_one_was_made_from_stay_counted(tmp_path: Path) -> None:
     """The ledger continues from them: their counters do not restart at zero."""
-    publisher = Publisher(
-        settings=Settings(),
-        shards=len(KEYS),
-        memories=MemoryStore(LocalFolder(tmp_path / "judge")),
-        outlets=Outlets(lambda _: None, lambda *_: None, lambda *_: None),
-        monitor=(monitor := Monitor()),
-        pruner=Pruner(InlineState(), len(KEYS)),
-        times=NoTimes(),
-        ledger=ledger_in(tmp_path),
-        lost_before={"topic/0": 7},
-    )
+    monitor, nowhere = Monitor(), Outlets(lambda _: None, lambda *_: None, lambda *_: None)
+    publisher = publisher_in(tmp_path, nowhere, monitor=monitor, lost_before={"topic/0": 7})
     shards = Shards()
     for batch_id in range(2):
         publish(publisher, shards.rows(T0 + batch_id, poison(T0, 1)), batch_id)
@@ -254,16 +239,7 @@ def test_losses_of_the_checkpoint_that_this_one_was_made_from_stay_counted(tmp_p
 def test_garbage_collection_is_paused_while_a_batch_is_judged(tmp_path: Path) -> None:
     """With thousands of queues, collection took half of the time."""
     collecting: list[bool] = []
-    publisher = Publisher(
-        settings=Settings(),
-        shards=len(KEYS),
-        memories=MemoryStore(LocalFolder(tmp_path / "judge")),
-        outlets=Outlets(lambda _: collecting.append(gc.isenabled()), lambda *_: None, lambda *_: None),
-        monitor=Monitor(),
-        pruner=Pruner(InlineState(), len(KEYS)),
-        times=NoTimes(),
-        ledger=ledger_in(tmp_path),
-    )
+    publisher = publisher_in(tmp_path, Outlets(lambda _: collecting.append(gc.isenabled()), lambda *_: None, lambda *_: None))
     publish(publisher, Shards().rows(T0, poison(T0, 1)), 0)
     assert collecting == [False]
     assert gc.isenabled()
