@@ -89,7 +89,7 @@ class TelemetryDrain:
     def _refuse_foreign(self, events: Sequence[Event]) -> None:
         if not self._trusted and not any(event.get("type") in EVENT_TYPES and "at" in event for event in events):
             raise CollectorRefused(
-                f"the messages of {self._config.queue!r} are no telemetry. Nothing was acknowledged. "
+                f"the messages of {self._config.queue!r} are not telemetry. Nothing was acknowledged. "
                 "Name the queue that Workers send telemetry to in collect.cloudflare.drain.queue"
             )
         self._trusted = True

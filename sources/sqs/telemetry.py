@@ -118,7 +118,7 @@ class SqsTelemetryCollector:
             )
         if not self._trusted and not any(_is_telemetry(event) for event in events):
             raise CollectorRefused(
-                f"the messages of {place.queue!r} are no telemetry. Nothing was deleted. "
+                f"the messages of {place.queue!r} are not telemetry. Nothing was deleted. "
                 "Name the queue that applications send telemetry to in collect.sqs.telemetry.queue"
             )
         self._trusted = True

@@ -57,14 +57,14 @@ def test_one_bad_event_does_not_spoil_the_others(start: StartService, spool: Pat
     "body", [b"not json\n", b'{"v":1,"type":"sent"}\n', b"[" * 100_000 + b"\n"], ids=["text", "event", "deep"]
 )
 def test_a_body_in_which_nothing_can_be_read_is_refused_and_kept(start: StartService, spool: Path, body: bytes) -> None:
-    """The sender is told, and the job counts the events and keeps them for inspection, as it does beside valid ones."""
+    """The sender gets an error, and the job counts the events and keeps them for inspection, as it does beside valid ones."""
     error = refused(post(serve_ingest(start, spool), body, NDJSON_TYPE), 400, "invalid_events")
     assert "quarantine" in error["fix"]
     assert spooled(spool) == [body]
 
 
 def test_a_collector_passes_on_what_cannot_be_read_and_goes_on(start: StartService, spool: Path) -> None:
-    """A message that is no telemetry must not block the telemetry behind it."""
+    """A message that is not telemetry must not block the telemetry behind it."""
     service = serve_ingest(start, spool)
     with Destination(f"{service.url}/api/v1/events", threading.Event()) as emit:
         for events in (EVENTS[:1], [{"unreadable": "{broken"}], EVENTS[1:]):

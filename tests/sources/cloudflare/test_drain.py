@@ -86,7 +86,7 @@ def test_a_queue_of_an_application_is_refused_before_anything_is_acknowledged(
     queue.send(json.dumps({"order": 17, "type": "express"}))
     queue.send("pay invoice 4", "text")
     stop = threading.Event()
-    with pytest.raises(CollectorRefused, match=r"'telemetry' are no telemetry.*drain\.queue"):
+    with pytest.raises(CollectorRefused, match=r"'telemetry' are not telemetry.*drain\.queue"):
         drain.run(lambda _: stop.set(), stop)
     assert (stop.is_set(), len(queue.messages), stub.calls("/ack")) == (False, 2, [])
 

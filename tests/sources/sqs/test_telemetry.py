@@ -76,7 +76,7 @@ def test_an_application_s_queue_is_refused_and_keeps_its_messages(account: Accou
     """Messages of an application are not telemetry."""
     url = account.queue("orders")
     account.client.send_message(QueueUrl=url, MessageBody='{"order": 7}')
-    with pytest.raises(CollectorRefused, match=r"are no telemetry\. Nothing was deleted"):
+    with pytest.raises(CollectorRefused, match=r"are not telemetry\. Nothing was deleted"):
         drain_of(account, url).run(lambda _: None, threading.Event())
     assert sum(left(account, url)) == 1
 
