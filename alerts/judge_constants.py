@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from alerts.units import number, spoken
 from streaming.judge.broker_counts import OVERDUE_RATIO
+from streaming.judge.folded_signals import HELD_LONGER_RATIO
 from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
 from streaming.judge.measures import COUNT_AGE_MS
 from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
@@ -19,6 +20,7 @@ JUDGE_CONSTANTS: Mapping[str, str] = MappingProxyType(
         "count_age": spoken(COUNT_AGE_MS / 1000, "seconds"),
         "fewest_failing": number(FEWEST_FAILING),
         "front_open": spoken(FRONT_OPEN_MS / 1000, "seconds"),
+        "held_longer_factor": number(HELD_LONGER_RATIO),
         "most_work": spoken(MOST_WORK_RATIO, "ratio"),
         "overdue_factor": number(OVERDUE_RATIO),
         "pause_factor": number(PAUSE_MARGIN),

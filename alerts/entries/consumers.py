@@ -24,6 +24,8 @@ SLOW_CONSUMER = Entry(
         "hold must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
         "finished before. A long window that was requested with the receive is not an extension. "
         "MessageHeldTooLong covers holds that are too long for any work.",
+        "It is folded into NoisyGroup if the message belongs to the noisy group and the consumer is well: it finished others "
+        "meanwhile, or has not held this one more than {held_longer_factor} times as long as another that did.",
         "The verdicts of the broker's own strategies (full prefetch window, time since the last acknowledgement) are reported "
         "as information and do not alert.",
     ),
@@ -56,6 +58,7 @@ SLOW_CONSUMER = Entry(
         EvidenceField("held_s", "how long it has held the message, in seconds"),
         EvidenceField("limit_s", "the limit that applies here, in seconds"),
         EvidenceField("usual_hold_s", "how long this queue's messages are usually held, in seconds"),
+        EvidenceField("message_group", "the message's group, if it has one"),
         EvidenceField("noisy_group", "the group that crowds the queue meanwhile (see NoisyGroup), if there is one"),
         EvidenceField("strategy", "hold: this rule; prefetch or ack: the verdict of one of ActiveMQ's own strategies"),
     ),

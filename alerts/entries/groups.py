@@ -273,9 +273,12 @@ NOISY_GROUP = Entry(
         "The group has at least {noisy_group_in_flight} messages in flight.",
         "The signal ends when the group's backlog is gone, or after {noisy_group_quiet_s} with nothing in flight. Where not all "
         "sends are reported, its backlog is not known: the signal then ends when it has less than half as many in flight.",
+        "It is a warning, until it ends, once a consumer that is well has held one of the group's messages for so long that "
+        "SlowConsumer would fire. SlowConsumer is folded into it.",
     ),
     thresholds=("noisy_group_ratio", "noisy_group_in_flight", "noisy_group_quiet_s"),
     severity="info",
+    severity_rises="warning once consumers hold the group's messages much longer than is usual on the queue",
     alert=signal_alert(
         "NoisyGroup",
         "One group takes more than its share of the processing capacity.",
@@ -289,6 +292,7 @@ NOISY_GROUP = Entry(
         EvidenceField("queue_in_flight", "all messages in flight"),
         EvidenceField("share_ratio", "its share, 0 to 1"),
         EvidenceField("group_unsettled", "its backlog, including messages in flight"),
+        EvidenceField("slow_consumers", "how many consumers hold one of its messages for much longer than usual; absent if none"),
     ),
     checks={
         "aws_sqs": (

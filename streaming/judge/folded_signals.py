@@ -25,6 +25,8 @@ HELD_TOGETHER = 3
 """With this many messages held too long by one consumer, the consumer hangs; fewer are announced individually."""
 HEADS_TOGETHER = 3
 """With this many groups whose heads failed, the consumer fails; a single failed head may itself cause the failures."""
+HELD_LONGER_RATIO = 1.5
+"""A consumer that has finished nothing is as well as another one if it has held its message at most so many times as long."""
 HELD_BACK: frozenset[SignalName] = frozenset({"PoisonMessage", "GroupStuck", "DeadLetterArrived"})
 """Signals held back while the signal that would explain them may be about to fire."""
 
@@ -124,6 +126,38 @@ def fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
         else finding
         for key, finding in findings.items()
     }
+
+
+def fold_crowded(findings: dict[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Fold each SlowConsumer into the NoisyGroup of the message that it holds, where the consumer is well: the job takes long.
+
+    It is well if it finished others meanwhile, or has not held its message for much longer than another of these. A NoisyGroup
+    that explains a slow consumer is a warning until it ends.
+    """
+    crowded: dict[SignalKey, list[Finding]] = {}
+    for key, finding in findings.items():
+        group = finding.evidence.get("message_group") if key.signal == "SlowConsumer" and finding.announced else None
+        noisy = key._replace(signal="NoisyGroup", consumer=None, group=group)
+        if group is not None and noisy in findings:
+            crowded.setdefault(noisy, []).append(finding)
+    out = dict(findings)
+    for noisy, slow in crowded.items():
+        longest_s = max((f.evidence["held_s"] for f in slow if f.evidence["finished_meanwhile"]), default=0)
+        well = [f for f in slow if f.evidence["finished_meanwhile"] or f.evidence["held_s"] <= longest_s * HELD_LONGER_RATIO]
+        out |= {f.key: replace(f, folded="NoisyGroup") for f in well}
+        if well:
+            out[noisy] = _slowing(findings[noisy], len(well))
+    for key, finding in findings.items():
+        if key.signal == "NoisyGroup" and out[key] is finding and key in before and before[key].severity == "warning":
+            out[key] = replace(finding, severity="warning")
+    return out
+
+
+def _slowing(noisy: Finding, consumers: int) -> Finding:
+    """Return a NoisyGroup as a warning: so many consumers have held one of its messages for much longer than usual."""
+    held = "1 consumer has held one" if consumers == 1 else f"{consumers} consumers have held some"
+    summary = f"{noisy.summary} {held} of its messages for much longer than is usual on this queue."
+    return replace(noisy, severity="warning", evidence={**noisy.evidence, "slow_consumers": consumers, "summary": summary})
 
 
 def _held_by(key: SignalKey, finding: Finding) -> tuple[QueueName, str | None]:

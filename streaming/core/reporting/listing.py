@@ -182,9 +182,10 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
     message_ids = state.message_ids(held[first])
+    groups = state.groups.words(rows.at("group", held[first]))
     extended = (rows.at("window_code", held[first]) == EXTENDED).tolist()
-    holders = zip(ranks_of_first, names, first.tolist(), counts.tolist(), message_ids, extended, owners, strict=True)
-    for rank, name, start, n, message_id, is_extended, number in sorted(holders, key=lambda one: (one[0][0], one[1] or "")):
+    holders = zip(ranks_of_first, names, first.tolist(), counts.tolist(), message_ids, groups, extended, owners, strict=True)
+    for rank, name, start, n, message, group, extends, number in sorted(holders, key=lambda one: (one[0][0], one[1] or "")):
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
             reported = state.consumer_states.get((number, name or ""))
@@ -195,8 +196,9 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
                     consumer=name or "",
                     messages=n,
                     since=rank[0],
-                    message_id=message_id,
-                    extended=is_extended,
+                    message_id=message,
+                    group=group,
+                    extended=extends,
                     held_at_count=at_count,
                     rank=rank,
                 )

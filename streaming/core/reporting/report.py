@@ -131,6 +131,8 @@ class ConsumerHolds(NamedTuple):
     """Since when it has held the oldest of them, epoch milliseconds."""
     message_id: str
     """The oldest of them."""
+    group: str | None
+    """That one's group; None if it has none."""
     extended: bool
     """Whether that one's window was extended since its latest receive."""
     held_at_count: int

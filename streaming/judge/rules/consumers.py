@@ -51,7 +51,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
     yield Near("SlowConsumer", slow_hold(consumers[0].since, c.now, usual, min_hold_ms, factor))
-    noisy = _noisiest(c)
+    noisiest = _noisiest(c)
     for held in consumers[: c.settings.messages_per_queue]:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow:
@@ -85,9 +85,14 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         if not extended and finished and c.visibility_ms is not None and held_ms <= c.visibility_ms:
             # That a message failed is not reported: it is in flight until its window ends.
             retry = f" If it failed, it becomes visible again when its {c.visibility_window} ends."
+        if held.group is not None:
+            evidence["message_group"] = held.group
         crowd = ""
+        noisy = held.group if held.group in noisy_groups(c) else noisiest
         if noisy is not None:
-            evidence["noisy_group"], crowd = noisy, f" Group {noisy} crowds the queue."
+            evidence["noisy_group"] = noisy
+            whose = "The message belongs to it." if noisy == held.group else "The message does not belong to it."
+            crowd = f" Group {noisy} crowds the queue. {whose}"
         evidence["summary"] = (
             f"Consumer {held.consumer}{_in_words(client)} of {c.name.queue} has held message {held.message_id} for "
             f"{duration_ms(held_ms)}{others}{compared}{nothing}.{retry}{crowd}"
@@ -96,7 +101,7 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
 
 
 def _noisiest(c: Context) -> str | None:
-    """Return the noisy group (see NoisyGroup) with the most messages in flight, whose jobs a slow consumer most likely holds."""
+    """Return the noisy group (see NoisyGroup) with the most messages in flight."""
     noisy = [group for group in c.summary.groups if group.name in noisy_groups(c)]
     return max(noisy, key=lambda group: (group.in_flight, group.name)).name if noisy else None
 

@@ -78,7 +78,7 @@ def test_of_several_messages_the_oldest_counts_in_any_number_of_shards(oldest_ex
         if oldest_extended is (n == 0):
             events.append(ev("extended", 30 + n, **about))
     (held_by,) = run_steps([(120_000, events)], shards=shards)[-1].queues[QueueName("aws_sqs", "", "q")].consumers
-    assert held_by[:-1] == ("w", 9, ev("x", 10)["at"], "m0", oldest_extended, 0)
+    assert held_by[:-1] == ("w", 9, ev("x", 10)["at"], "m0", None, oldest_extended, 0)
 
 
 @pytest.mark.parametrize(("held_s", "fires"), [(170, False), (280, True)], ids=["within twice the slowest", "beyond"])

@@ -1,12 +1,14 @@
-"""A noisy group of a fair queue of which only the consumers report: how large its backlog is nobody knows."""
+"""Noisy groups of a fair queue: where only the consumers report, among very many groups, and as the cause of slow consumers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from streaming.core.settings import Settings
 from tests.contract.replaying import ev
-from tests.judge.driving import in_steps, judged
+from tests.judge.driving import Judged, in_steps, judged
 
 pytestmark = pytest.mark.simulation
 
@@ -37,3 +39,63 @@ def test_the_noisy_group_of_a_queue_with_very_many_groups_is_found(shards: int) 
     found = judged(in_steps(events, 5, 30), few, shards=shards)
     (noisy,) = found.firing("NoisyGroup")
     assert (noisy.key.group, noisy.evidence["group_in_flight"]) == ("loud", 60)
+
+
+def crowded(*others: dict[str, Any], until_s: int) -> Judged:
+    """Judge every ten seconds a queue of which one tenant's 40 jobs take 60 s, from 100 s on, on two consumers; others take 2 s.
+
+    The consumers finish others meanwhile: `a` all the time, and `b` nothing.
+    """
+    events = [ev("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 300}), *others]
+    for n in range(120):
+        about = {"message_id": f"m{n}", "group": f"tenant-{n}", "consumer": "a"}
+        events += [ev("sent", 2 * n, message_id=f"m{n}", group=f"tenant-{n}"), ev("received", 2 * n, receive_count=1, **about)]
+        events.append(ev("deleted", 2 * n + 2, **about))
+    for n in range(40):
+        events += job(f"job{n}", "loud", "ab"[n % 2], 100 + n / 40, 160 + n / 40)
+    return judged(in_steps(sorted((e for e in events if e["at"] <= ev("x", until_s)["at"]), key=lambda e: e["at"]), 10, until_s))
+
+
+def job(message_id: str, group: str, consumer: str, from_s: float, until_s: float) -> list[dict[str, Any]]:
+    """Return a message that takes until then."""
+    about = {"message_id": message_id, "group": group, "consumer": consumer}
+    sent = ev("sent", from_s, message_id=message_id, group=group)
+    return [sent, ev("received", from_s, receive_count=1, **about), ev("deleted", until_s, **about)]
+
+
+def test_a_noisy_group_explains_the_consumers_that_its_long_jobs_slow_down() -> None:
+    """One of two has finished nothing else, but holds its job no longer than the other. The warning is about the group."""
+    found = crowded(until_s=150)
+    assert {f.key.consumer: f.folded for f in found.firing("SlowConsumer")} == {"a": "NoisyGroup", "b": "NoisyGroup"}
+    (noisy,) = found.firing("NoisyGroup")
+    assert (noisy.key.group, noisy.severity, noisy.evidence["slow_consumers"]) == ("loud", "warning", 2)
+    assert noisy.summary.endswith(" 2 consumers have held some of its messages for much longer than is usual on this queue.")
+
+
+def test_a_noisy_group_that_slowed_consumers_down_is_a_warning_until_it_ends() -> None:
+    """Its jobs end one after the other; a notification that comes and goes with each would help nobody."""
+    more = [e for n in range(40) for e in job(f"more{n}", "loud", "ab"[n % 2], 161 + n / 40, 400)]
+    found = crowded(*more, until_s=230)
+    began = [(c.at_ms, c.finding.severity) for c in found.changes if c.finding.key.signal == "NoisyGroup"]
+    assert began == [(ev("x", 110)["at"], "info"), (ev("x", 140)["at"], "warning")]
+    assert not crowded(*more, until_s=180).firing("SlowConsumer")
+    (noisy,) = crowded(*more, until_s=180).firing("NoisyGroup")
+    assert noisy.severity == "warning"
+    assert "slow_consumers" not in noisy.evidence
+
+
+def test_a_consumer_that_hangs_beside_a_noisy_group_is_announced() -> None:
+    """It holds a job of the group for longer than any consumer that finishes something."""
+    hung = job("hung", "loud", "c", 100, 900)
+    assert {f.key.consumer for f in crowded(*hung, until_s=150).firing("SlowConsumer") if f.announced} == set()
+    more = [e for n in range(40) for e in job(f"more{n}", "loud", "a", 161 + n / 40, 230)]
+    found = crowded(*hung, *more, until_s=210)
+    assert {f.key.consumer: f.folded for f in found.firing("SlowConsumer")} == {"a": "NoisyGroup", "c": None}
+
+
+def test_a_slow_message_of_another_group_is_announced() -> None:
+    """Its consumer finishes others meanwhile; the noisy group is in the evidence, and explains nothing."""
+    found = crowded(*job("slow", "quiet", "a", 99, 900), until_s=150)
+    (slow,) = [f for f in found.firing("SlowConsumer") if f.key.consumer == "a"]
+    assert (slow.folded, slow.evidence["message_group"], slow.evidence["noisy_group"]) == (None, "quiet", "loud")
+    assert "Group loud crowds the queue. The message does not belong to it." in slow.summary
