@@ -190,9 +190,12 @@ WINDOW_TOO_SHORT = Entry(
         "Cloudflare for pull consumers. While it fires, four fifths of the share and half of the number are enough.",
         "The queue's visibility timeout is known: from its collector or the configuration, or SQS's default is assumed. Workers "
         "of Cloudflare have none: a batch ends with its invocation.",
+        "PoisonMessage about a message of which a deletion was refused, and GroupStuck about a group with such a head, are "
+        "folded into it. Once it explains a stuck group, it is critical until it ends, and QueueLagging is folded into it.",
     ),
     thresholds=("short_window_ratio", "short_window_s", "short_window_min_deliveries"),
     severity="warning",
+    severity_rises="critical, pages somebody, once ordering groups are stuck because of it",
     alert=signal_alert(
         "WindowTooShort",
         "Messages are processed longer than their visibility window, and therefore twice.",
@@ -204,6 +207,8 @@ WINDOW_TOO_SHORT = Entry(
         EvidenceField("outlived_ratio", "share of the deliveries that outlived their window"),
         EvidenceField("work_p95_s", "95th percentile of the processing time"),
         EvidenceField("timeout_that_fits_s", "a visibility timeout that would be long enough"),
+        EvidenceField("late_messages", "poison suspects of which deletions were refused because the window had ended"),
+        EvidenceField("stuck_groups", "groups that are stuck behind such a message"),
     ),
     checks={
         "aws_sqs": (

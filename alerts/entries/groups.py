@@ -71,6 +71,10 @@ GROUP_STUCK = Entry(
         EvidenceField("head_receive_count", "deliveries of the head so far"),
         EvidenceField("head_consumer", "the consumer that holds the head, if known"),
         EvidenceField(
+            "head_refused_settlements",
+            "deletions of the head that were refused as too late: the work succeeds, but outlasts the window",
+        ),
+        EvidenceField(
             "blocking_consumer",
             "the consumer for which a head that is not received most likely waits: its prefetch window is full, and it does not "
             "finish the message it works on",

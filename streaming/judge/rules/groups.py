@@ -271,13 +271,22 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
         }
         if head.consumer is not None:
             evidence["head_consumer"] = head.consumer
+        if head.refused_settlements:
+            evidence["head_refused_settlements"] = head.refused_settlements
     cause, blocking = _cause(c, stuck)
     evidence |= blocking
     evidence["summary"] = (
         f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: "
-        f"{cause}; {_waiting(stuck)}."
+        f"{cause}; {_waiting(stuck)}.{_too_late(c, head)}"
     )
     return evidence
+
+
+def _too_late(c: Context, head: MessageView | None) -> str:
+    if head is None or not head.refused_settlements:
+        return ""
+    times = plural(head.refused_settlements, "time")
+    return f" The deletion of its head was refused {times}: the work takes longer than the {c.visibility_window}."
 
 
 def _cause(c: Context, stuck: StuckGroup) -> tuple[str, dict[str, Any]]:
