@@ -16,8 +16,9 @@ from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
+from streaming.judge.explained_signals import fold_into_causes
 from streaming.judge.firing import NO_QUEUE
-from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, fold_into_causes, oldest_folded
+from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, oldest_folded
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measured import Measured, Near

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.folded_signals import fold_into_causes
+from streaming.judge.explained_signals import fold_into_causes
 from streaming.judge.signals import Finding, Severity, SignalKey
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged

@@ -1,0 +1,130 @@
+"""Fold signals about messages and consumers into the signal of their queue, or consumer, that names the cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streaming.core.settings import QueueName
+from streaming.judge.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
+from streaming.judge.words import plural
+
+HELD_TOGETHER = 3
+"""With this many messages held too long by one consumer, the consumer hangs; fewer are announced individually."""
+HELD_LONGER_RATIO = 1.5
+"""A consumer that has finished nothing is as well as another one if it has held its message at most so many times as long."""
+RAISED: frozenset[SignalName] = frozenset({"NoisyGroup", "WindowTooShort"})
+"""Signals that are more severe once they explain others."""
+_REFUSED: Mapping[SignalName, str] = {"PoisonMessage": "refused_settlements", "GroupStuck": "head_refused_settlements"}
+"""The evidence that says how many deletions of the message, or of the group's head, were refused as too late."""
+
+
+def fold_into_causes(findings: dict[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Return the findings, with those marked that another one of the queue explains. `before`: what fired until now."""
+    found = _keep_severity(_fold_late(_fold_held(_fold_crowded(findings))), before)
+    return found | {key: replace(finding, folded="WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}
+
+
+def _fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Fold each MessageHeldTooLong into the SlowConsumer of its consumer, where the consumer holds several messages.
+
+    Several: three are held too long, or it holds three or more and has finished none since it received the oldest.
+    """
+    slow = {
+        (key.queue_name, key.consumer): finding
+        for key, finding in findings.items()
+        if key.signal == "SlowConsumer" and finding.alerting and key.part is None
+    }
+    held = Counter(_held_by(key, finding) for key, finding in findings.items() if key.signal == "MessageHeldTooLong")
+    hangs = {holder for holder, n in held.items() if holder in slow and (n >= HELD_TOGETHER or _holds_all(slow[holder].evidence))}
+    if not hangs:
+        return findings
+    return {
+        key: replace(finding, folded="SlowConsumer")
+        if key.signal == "MessageHeldTooLong" and finding.folded is None and _held_by(key, finding) in hangs
+        else finding
+        for key, finding in findings.items()
+    }
+
+
+def _fold_crowded(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Fold each SlowConsumer into the NoisyGroup of the message that it holds, where the consumer is well: the job takes long.
+
+    It is well if it finished others meanwhile, or has not held its message for much longer than another of these. A NoisyGroup
+    that explains a slow consumer is a warning.
+    """
+    crowded: dict[SignalKey, list[Finding]] = {}
+    for key, finding in findings.items():
+        if key.signal != "SlowConsumer" or not finding.announced:
+            continue
+        noisy = key._replace(signal="NoisyGroup", consumer=None, group=finding.evidence.get("message_group"))
+        if noisy in findings:
+            crowded.setdefault(noisy, []).append(finding)
+    out = dict(findings)
+    for noisy, slow in crowded.items():
+        longest_s = max((f.evidence["held_s"] for f in slow if f.evidence["finished_meanwhile"]), default=0)
+        well = [f for f in slow if f.evidence["finished_meanwhile"] or f.evidence["held_s"] <= longest_s * HELD_LONGER_RATIO]
+        if not well:
+            continue
+        held = "1 consumer has held one" if len(well) == 1 else f"{len(well)} consumers have held some"
+        sentence = f"{held} of its messages for much longer than is usual on this queue."
+        out |= {f.key: replace(f, folded="NoisyGroup") for f in well}
+        out[noisy] = _explaining(findings[noisy], "warning", sentence, slow_consumers=len(well))
+    return out
+
+
+def _fold_late(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Fold what comes of work that outlasts its visibility window into WindowTooShort: messages of which a deletion was refused.
+
+    These are poison suspects, and heads of stuck groups. A WindowTooShort that explains stuck groups is critical, as they are.
+    """
+    late: dict[SignalKey, list[Finding]] = {}
+    for key, finding in findings.items():
+        if key.signal not in _REFUSED or not finding.evidence.get(_REFUSED[key.signal]) or not finding.announced:
+            continue
+        window = SignalKey("WindowTooShort", *key.queue_name)
+        if window in findings and findings[window].announced:
+            late.setdefault(window, []).append(finding)
+    out = dict(findings)
+    for window, explained in late.items():
+        groups = sum(finding.key.signal == "GroupStuck" for finding in explained)
+        messages = len(explained) - groups
+        of = [plural(messages, "poison suspect")] * (messages > 0) + [plural(groups, "stuck group")] * (groups > 0)
+        comes = "comes" if len(explained) == 1 else "come"
+        sentence = f"{' and '.join(of)} {comes} of that: deletions were refused as too late."
+        out |= {f.key: replace(f, folded="WindowTooShort") for f in explained}
+        severity: Severity = "critical" if groups else findings[window].severity
+        out[window] = _explaining(findings[window], severity, sentence, late_messages=messages, stuck_groups=groups)
+    return out
+
+
+def _keep_severity(findings: Mapping[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Keep a signal that explained others as severe as it was, until it ends: what it explains comes and goes."""
+    out = dict(findings)
+    for key, finding in findings.items():
+        known = before.get(key) if key.signal in RAISED else None
+        if known is not None and SEVERITY_RANK[known.severity] > SEVERITY_RANK[finding.severity]:
+            out[key] = replace(finding, severity=known.severity)
+    return out
+
+
+def _is_late(lagging: Finding, findings: Mapping[SignalKey, Finding]) -> bool:
+    """Whether a finding says that a queue falls behind of which groups are stuck because of its window."""
+    if lagging.key.signal != "QueueLagging" or not lagging.announced:
+        return False
+    window = findings.get(SignalKey("WindowTooShort", *lagging.key.queue_name))
+    return window is not None and window.announced and window.severity == "critical"
+
+
+def _explaining(cause: Finding, severity: Severity, sentence: str, **evidence: int) -> Finding:
+    """Return a finding that explains others, which its evidence counts."""
+    return replace(cause, severity=severity, evidence={**cause.evidence, **evidence, "summary": f"{cause.summary} {sentence}"})
+
+
+def _held_by(key: SignalKey, finding: Finding) -> tuple[QueueName, str | None]:
+    return key.queue_name, finding.evidence.get("consumer")
+
+
+def _holds_all(evidence: Evidence) -> bool:
+    return evidence["held_messages"] >= HELD_TOGETHER and not evidence["finished_meanwhile"]
