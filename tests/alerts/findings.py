@@ -17,7 +17,9 @@ from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged
 from tests.judge.rules.test_groups_behind_full_windows import one_at_a_time
+from tests.judge.rules.test_noisy_groups import crowd
 from tests.judge.rules.test_passed_over import unmatched
+from tests.judge.rules.test_refused_deletions import heads
 
 Events = list[dict[str, Any]]
 DAY_S = 86_400
@@ -35,6 +37,8 @@ def every_finding() -> tuple[Finding, ...]:
         (one_at_a_time(hangs=True), 30, 600),
         (unmatched(), 30, 600),
         (unmatched(one_per_s=0.5), 60, 1_500),
+        (crowd(), 10, 150),
+        (heads(), 10, 120),
     )
     return (*(finding for run in runs for finding in _found(*run)), *_found(_expiring(), 3_600, 4 * DAY_S), *_clock())
 

@@ -41,19 +41,25 @@ def test_the_noisy_group_of_a_queue_with_very_many_groups_is_found(shards: int) 
     assert (noisy.key.group, noisy.evidence["group_in_flight"]) == ("loud", 60)
 
 
-def crowded(*others: dict[str, Any], until_s: int) -> Judged:
-    """Judge every ten seconds a queue of which one tenant's 40 jobs take 60 s, from 100 s on, on two consumers; others take 2 s.
+def crowd() -> list[dict[str, Any]]:
+    """Return a queue of which one tenant's 40 jobs take 60 s, from 100 s on, on two consumers; others' take 2 s.
 
-    The consumers finish others meanwhile: `a` all the time, and `b` nothing.
+    Meanwhile `a` finishes others all the time, and `b` nothing.
     """
-    events = [ev("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 300}), *others]
+    events = [ev("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 300})]
     for n in range(120):
         about = {"message_id": f"m{n}", "group": f"tenant-{n}", "consumer": "a"}
         events += [ev("sent", 2 * n, message_id=f"m{n}", group=f"tenant-{n}"), ev("received", 2 * n, receive_count=1, **about)]
         events.append(ev("deleted", 2 * n + 2, **about))
     for n in range(40):
         events += job(f"job{n}", "loud", "ab"[n % 2], 100 + n / 40, 160 + n / 40)
-    return judged(in_steps(sorted((e for e in events if e["at"] <= ev("x", until_s)["at"]), key=lambda e: e["at"]), 10, until_s))
+    return events
+
+
+def crowded(*others: dict[str, Any], until_s: int) -> Judged:
+    """Judge every ten seconds what is known of it by then, and `others`."""
+    known = sorted((e for e in [*crowd(), *others] if e["at"] <= ev("x", until_s)["at"]), key=lambda e: e["at"])
+    return judged(in_steps(known, 10, until_s))
 
 
 def job(message_id: str, group: str, consumer: str, from_s: float, until_s: float) -> list[dict[str, Any]]:

@@ -32,14 +32,14 @@ def late(group: int, from_s: float, times: int, *, refused: bool = True) -> list
 
 def seen(*events: dict[str, Any], until_s: int) -> Judged:
     """Judge every ten seconds what was reported by then."""
-    state = ev("queue_state", 0, QUEUE, attributes={"kind": "fifo", "visibility_timeout_s": 30})
-    known = sorted([state, *events], key=lambda e: e["at"])
+    known = sorted(events, key=lambda e: e["at"])
     return judged(in_steps([e for e in known if e["at"] <= ev("x", until_s)["at"]], 10, until_s))
 
 
-def heads(times: int) -> list[dict[str, Any]]:
-    """Return such a head in each of the groups."""
-    return [e for group in range(GROUPS) for e in late(group, 10, times)]
+def heads() -> list[dict[str, Any]]:
+    """Return a queue with such a head, received three times, in each of the groups."""
+    state = ev("queue_state", 0, QUEUE, attributes={"kind": "fifo", "visibility_timeout_s": 30})
+    return [state, *(e for group in range(GROUPS) for e in late(group, 10, 3))]
 
 
 def loud(found: Judged) -> list[Finding]:
@@ -49,7 +49,7 @@ def loud(found: Judged) -> list[Finding]:
 
 def test_the_window_is_the_one_page_for_the_groups_that_it_blocks() -> None:
     """Its sentence says what to set; those of the groups and messages, which are listed, say why."""
-    found = seen(*heads(3), until_s=120)
+    found = seen(*heads(), until_s=120)
     (window,) = loud(found)
     assert (window.key.signal, window.severity) == ("WindowTooShort", "critical")
     assert (window.evidence["late_messages"], window.evidence["stuck_groups"]) == (GROUPS, GROUPS)
@@ -65,7 +65,7 @@ def test_the_window_is_the_one_page_for_the_groups_that_it_blocks() -> None:
 def test_a_page_about_the_window_stays_one_until_it_ends() -> None:
     """The heads are finished in time at last, and nothing is stuck any more. It was announced as a warning, and as a page."""
     done = [ev("deleted", 135, QUEUE, message_id=f"{name}{g}", consumer="w") for g in range(GROUPS) for name in ("head", "next")]
-    found = seen(*heads(3), *done, until_s=200)
+    found = seen(*heads(), *done, until_s=200)
     assert not found.firing("GroupStuck")
     (window,) = found.firing("WindowTooShort")
     assert window.severity == "critical"
@@ -75,7 +75,7 @@ def test_a_page_about_the_window_stays_one_until_it_ends() -> None:
 
 def test_a_message_that_fails_for_another_reason_is_announced() -> None:
     """None of its deletions was refused, so a longer window would not help."""
-    found = seen(*heads(3), *late(99, 10, 3, refused=False), until_s=120)
+    found = seen(*heads(), *late(99, 10, 3, refused=False), until_s=120)
     assert {(f.key.signal, f.key.message_id or f.key.group) for f in loud(found)} == {
         ("WindowTooShort", None),
         ("PoisonMessage", "head99"),
