@@ -8,6 +8,11 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
+def refused(times: int, window: str) -> str:
+    """Say that deletions came too late: `was refused 2 times: the work takes longer than the visibility window of 30 s`."""
+    return f"was refused {plural(times, 'time')}: the work takes longer than the {window}"
+
+
 def seconds(milliseconds: float) -> float:
     """Convert to seconds with at most one decimal, for evidence."""
     return round(milliseconds / 1000, 1)

@@ -21,7 +21,7 @@ from streaming.judge.measured import Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
+from streaming.judge.words import duration_ms, plural, refused, seconds
 
 CUT_OFF_MS = 240_000
 """A queue with counts was cut off if neither these nor events arrived for this long…"""
@@ -285,8 +285,7 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
 def _too_late(c: Context, head: MessageView | None) -> str:
     if head is None or not head.refused_settlements:
         return ""
-    times = plural(head.refused_settlements, "time")
-    return f" The deletion of its head was refused {times}: the work takes longer than the {c.visibility_window}."
+    return f" The deletion of its head {refused(head.refused_settlements, c.visibility_window)}."
 
 
 def _cause(c: Context, stuck: StuckGroup) -> tuple[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from streaming.judge.context import Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
+from streaming.judge.words import duration_ms, plural, refused, seconds
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
@@ -37,12 +37,10 @@ def poison_message(c: Context) -> Iterator[Finding]:
         if reports_no_dead_letter_queue(c.summary.attributes):
             evidence["has_dead_letter_queue"] = False
         evidence |= _who(message)
-        refused = message.refused_settlements
         too_late = ""
-        if refused:
-            evidence["refused_settlements"] = refused
-            times = plural(refused, "time")
-            too_late = f". Its deletion was refused {times}: the work takes longer than the {c.visibility_window}"
+        if message.refused_settlements:
+            evidence["refused_settlements"] = message.refused_settlements
+            too_late = f". Its deletion {refused(message.refused_settlements, c.visibility_window)}"
         evidence["summary"] = (
             f"Message {message.message_id} was received {count} times and never deleted, "
             f"{duration_ms(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
