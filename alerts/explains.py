@@ -1,7 +1,7 @@
 """One page per incident: which alert of a queue explains, and replaces, which others.
 
 The example configuration of Alertmanager and the direct push both follow this table. The judge itself already folds signals about
-single messages, groups and consumers, and dead letters (`folded_signals` and `explained_signals` in `streaming.judge`).
+single messages, groups and consumers, and dead letters (`streaming.judge.folding`).
 """
 
 from __future__ import annotations

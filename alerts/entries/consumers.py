@@ -25,7 +25,8 @@ SLOW_CONSUMER = Entry(
         "finished before. A long window that was requested with the receive is not an extension. "
         "MessageHeldTooLong covers holds that are too long for any work.",
         "It is folded into NoisyGroup if the message belongs to the noisy group and the consumer is well: it finished others "
-        "meanwhile, or has not held this one more than {held_longer_factor} times as long as another that did.",
+        "meanwhile, or has not held this one more than {held_longer_factor} times as long as another that did. Not if it holds "
+        "a message for so long that MessageHeldTooLong fires.",
         "The verdicts of the broker's own strategies (full prefetch window, time since the last acknowledgement) are reported "
         "as information and do not alert.",
     ),

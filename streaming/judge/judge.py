@@ -16,9 +16,9 @@ from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
 from streaming.judge.evaluation import evaluate
-from streaming.judge.explained_signals import fold_into_causes
 from streaming.judge.firing import NO_QUEUE
-from streaming.judge.folded_signals import FOLDED_AFTER_MS, fold_explained, oldest_folded
+from streaming.judge.folding.causes import fold_into_causes
+from streaming.judge.folding.failing import FOLDED_AFTER_MS, fold_explained, oldest_folded
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.measured import Measured, Near
@@ -66,7 +66,7 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     folded_from = oldest_folded(findings, memory.firing.findings)
     failed_at = memory.queues.failed_since(folded_from) if folded_from is not None else {}
     findings = fold_explained(findings, merged, set(failed_lately), pending, memory.firing.findings, failed_at, settings)
-    findings = fold_into_causes(findings, memory.firing.findings)
+    findings = fold_into_causes(findings, memory.firing.findings, settings)
     judged = (queues.names[place] for place in (*evaluated.tolist(), *vanished))
     changes = memory.firing.update((NO_QUEUE, *judged, *memory.firing.forgotten(queues)), findings, now)
     folded_now = schedule.folded(places)

@@ -20,7 +20,7 @@ from streaming.judge.broker_counts import COUNTS_FRESH_MS, overdue_from
 from streaming.judge.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.drain import recent_peak
-from streaming.judge.folded_signals import FOLDED_AFTER_MS
+from streaming.judge.folding.failing import FOLDED_AFTER_MS
 from streaming.judge.history import DENSE_MS, SAMPLE_EVERY_MS
 from streaming.judge.knowledge.basis import FEWEST_PASSED, PASSED_OVER_KEPT_MS, QUIET_MS, some_went_unseen
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS

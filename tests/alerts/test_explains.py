@@ -14,7 +14,7 @@ from alerts.entry import RawAlertName
 from alerts.explains import EXPLAINS, explained_by
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import AlertLedger
-from streaming.judge.folded_signals import FOLDED_INTO, HELD_BACK
+from streaming.judge.folding.failing import FOLDED_INTO, HELD_BACK
 from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streaming.judge.explained_signals import fold_into_causes
-from streaming.judge.signals import Finding, Severity, SignalKey
+from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
 
@@ -81,17 +79,3 @@ def test_a_message_that_fails_for_another_reason_is_announced() -> None:
         ("PoisonMessage", "head99"),
         ("GroupStuck", "g99"),
     }
-
-
-@pytest.mark.parametrize("severity", ["warning", "critical"])
-def test_a_queue_falls_behind_because_its_groups_are_stuck(severity: Severity) -> None:
-    """Where none is stuck, work that is done twice now and then does not explain it."""
-    name = ("aws_sqs", "", QUEUE)
-    before = Finding(SignalKey("WindowTooShort", *name), severity, 0, {"summary": "Too short."})
-    lagging = Finding(SignalKey("QueueLagging", *name), "warning", 0, {"summary": "Behind."})
-    other = replace(lagging, key=lagging.key._replace(queue="other.fifo"))
-    window = replace(before, severity="warning")
-    found = fold_into_causes({f.key: f for f in (window, lagging, other)}, {before.key: before})
-    assert found[lagging.key].folded == ("WindowTooShort" if severity == "critical" else None)
-    assert found[other.key].folded is None
-    assert found[window.key].severity == severity

@@ -1,4 +1,4 @@
-"""Fold signals about messages and consumers into the signal of their queue, or consumer, that names the cause."""
+"""Fold signals about messages, groups and consumers into the one that names their cause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
 from streaming.judge.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
 from streaming.judge.words import plural
 
@@ -20,9 +20,12 @@ _REFUSED: Mapping[SignalName, str] = {"PoisonMessage": "refused_settlements", "G
 """The evidence that says how many deletions of the message, or of the group's head, were refused as too late."""
 
 
-def fold_into_causes(findings: dict[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+def fold_into_causes(
+    findings: dict[SignalKey, Finding], before: Mapping[SignalKey, Finding], settings: Settings
+) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one of the queue explains. `before`: what fired until now."""
-    found = _keep_severity(_fold_late(_fold_held(_fold_crowded(findings))), before)
+    most = settings.messages_per_queue
+    found = _keep_severity(_fold_late(_fold_held(_fold_crowded(findings, most)), most), before)
     return found | {key: replace(finding, folded="WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}
 
 
@@ -48,15 +51,17 @@ def _fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
     }
 
 
-def _fold_crowded(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+def _fold_crowded(findings: Mapping[SignalKey, Finding], most: int) -> dict[SignalKey, Finding]:
     """Fold each SlowConsumer into the NoisyGroup of the message that it holds, where the consumer is well: the job takes long.
 
-    It is well if it finished others meanwhile, or has not held its message for much longer than another of these. A NoisyGroup
-    that explains a slow consumer is a warning.
+    It is well if it finished others meanwhile, or has not held its message for much longer than another of these; and if it
+    holds no message for too long by any measure. A NoisyGroup that explains a slow consumer is a warning. `most`: how many
+    findings of a kind there can be about a queue.
     """
     crowded: dict[SignalKey, list[Finding]] = {}
+    too_long = {_held_by(key, finding) for key, finding in findings.items() if key.signal == "MessageHeldTooLong"}
     for key, finding in findings.items():
-        if key.signal != "SlowConsumer" or not finding.announced:
+        if key.signal != "SlowConsumer" or not finding.announced or (key.queue_name, key.consumer) in too_long:
             continue
         noisy = key._replace(signal="NoisyGroup", consumer=None, group=finding.evidence.get("message_group"))
         if noisy in findings:
@@ -67,14 +72,14 @@ def _fold_crowded(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Find
         well = [f for f in slow if f.evidence["finished_meanwhile"] or f.evidence["held_s"] <= longest_s * HELD_LONGER_RATIO]
         if not well:
             continue
-        held = "1 consumer has held one" if len(well) == 1 else f"{len(well)} consumers have held some"
+        held = "1 consumer has held one" if len(well) == 1 else f"{_counted(len(well), 'consumer', most)} have held some"
         sentence = f"{held} of its messages for much longer than is usual on this queue."
         out |= {f.key: replace(f, folded="NoisyGroup") for f in well}
         out[noisy] = _explaining(findings[noisy], "warning", sentence, slow_consumers=len(well))
     return out
 
 
-def _fold_late(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+def _fold_late(findings: Mapping[SignalKey, Finding], most: int) -> dict[SignalKey, Finding]:
     """Fold what comes of work that outlasts its visibility window into WindowTooShort: messages of which a deletion was refused.
 
     These are poison suspects, and heads of stuck groups. A WindowTooShort that explains stuck groups is critical, as they are.
@@ -90,9 +95,9 @@ def _fold_late(findings: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding
     for window, explained in late.items():
         groups = sum(finding.key.signal == "GroupStuck" for finding in explained)
         messages = len(explained) - groups
-        of = [plural(messages, "poison suspect")] * (messages > 0) + [plural(groups, "stuck group")] * (groups > 0)
-        comes = "comes" if len(explained) == 1 else "come"
-        sentence = f"{' and '.join(of)} {comes} of that: deletions were refused as too late."
+        counts = ((messages, "poison suspect"), (groups, "stuck group"))
+        what = " and ".join(_counted(n, noun, most) for n, noun in counts if n)
+        sentence = f"{what} {'comes' if len(explained) == 1 else 'come'} of that: deletions were refused as too late."
         out |= {f.key: replace(f, folded="WindowTooShort") for f in explained}
         severity: Severity = "critical" if groups else findings[window].severity
         out[window] = _explaining(findings[window], severity, sentence, late_messages=messages, stuck_groups=groups)
@@ -120,6 +125,11 @@ def _is_late(lagging: Finding, findings: Mapping[SignalKey, Finding]) -> bool:
 def _explaining(cause: Finding, severity: Severity, sentence: str, **evidence: int) -> Finding:
     """Return a finding that explains others, which its evidence counts."""
     return replace(cause, severity=severity, evidence={**cause.evidence, **evidence, "summary": f"{cause.summary} {sentence}"})
+
+
+def _counted(n: int, noun: str, most: int) -> str:
+    """Format a count of findings, of which there can be only so many about a queue."""
+    return f"{'at least ' if n >= most else ''}{plural(n, noun)}"
 
 
 def _held_by(key: SignalKey, finding: Finding) -> tuple[QueueName, str | None]:

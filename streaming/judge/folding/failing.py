@@ -1,4 +1,4 @@
-"""One incident, one page: fold the signals that a failing queue explains into its QueueFailing."""
+"""Fold the signals that a failing queue explains into its QueueFailing."""
 
 from __future__ import annotations
 

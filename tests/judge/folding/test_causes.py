@@ -1,0 +1,61 @@
+"""Signals folded into the one that names their cause: what the simulated queues in `judge/rules` do not bring about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.core.settings import Settings
+from streaming.judge.folding.causes import fold_into_causes
+from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
+
+QUEUE = ("aws_sqs", "", "q")
+
+
+def found(signal: SignalName, severity: Severity = "warning", *, about: dict[str, str] | None = None, **evidence: Any) -> Finding:
+    """Return a finding about the queue, or about a part of it."""
+    return Finding(SignalKey(signal, *QUEUE, **(about or {})), severity, 0, {"summary": "It fires.", **evidence})
+
+
+def folded(*findings: Finding, before: tuple[Finding, ...] = (), most: int = 100) -> dict[SignalName, Finding]:
+    """Return the last finding of each signal."""
+    after = fold_into_causes({f.key: f for f in findings}, {f.key: f for f in before}, Settings(messages_per_queue=most))
+    return {f.key.signal: f for f in after.values()}
+
+
+NOISY = found("NoisyGroup", "info", about={"group": "loud"})
+SLOW = found(
+    "SlowConsumer",
+    about={"consumer": "a"},
+    message_group="loud",
+    held_s=900.0,
+    held_messages=3,
+    finished_meanwhile=True,
+)
+
+
+def test_a_consumer_that_holds_a_message_too_long_is_announced_beside_a_noisy_group() -> None:
+    """It finished another one after it had received that message, but that may be long ago."""
+    assert folded(NOISY, SLOW)["SlowConsumer"].folded == "NoisyGroup"
+    held = [found("MessageHeldTooLong", about={"message_id": f"m{n}"}, consumer="a") for n in range(3)]
+    after = folded(NOISY, SLOW, *held)
+    assert after["SlowConsumer"].folded is None
+    assert after["MessageHeldTooLong"].folded == "SlowConsumer"
+    assert after["NoisyGroup"].severity == "info"
+
+
+@pytest.mark.parametrize(("most", "says"), [(3, "2 stuck groups"), (2, "at least 2 stuck groups")])
+def test_a_count_of_what_is_listed_is_a_lower_bound_where_the_list_is_full(most: int, says: str) -> None:
+    """More than `messages_per_queue` are not listed, and of those it is not known why they are stuck."""
+    stuck = [found("GroupStuck", "critical", about={"group": f"g{n}"}, head_refused_settlements=1) for n in range(2)]
+    window = folded(found("WindowTooShort"), *stuck, most=most)["WindowTooShort"]
+    assert window.summary == f"It fires. {says} come of that: deletions were refused as too late."
+
+
+@pytest.mark.parametrize("severity", ["warning", "critical"])
+def test_a_queue_falls_behind_because_its_groups_are_stuck(severity: Severity) -> None:
+    """Where none was stuck, work that is done twice now and then does not explain it."""
+    after = folded(found("WindowTooShort"), found("QueueLagging"), before=(found("WindowTooShort", severity),))
+    assert after["QueueLagging"].folded == ("WindowTooShort" if severity == "critical" else None)
+    assert after["WindowTooShort"].severity == severity
