@@ -12,6 +12,7 @@ import yaml
 from alerts.config import AlertRulesConfig
 from alerts.entry import RawAlertName
 from alerts.explains import EXPLAINS, explained_by
+from lab.notifications import shipped_inhibitions
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import AlertLedger
 from streaming.judge.folding.failing import FOLDED_INTO, HELD_BACK
@@ -62,6 +63,16 @@ def test_alertmanager_inhibits_consequences(cause: str, effect: str) -> None:
     ]
     assert held
     assert held[0]["equal"] == ["job", "system", "scope_id", "queue"]
+
+
+@pytest.mark.parametrize(("severity", "is_held"), [("critical", True), ("warning", False)])
+def test_a_window_that_blocks_groups_explains_the_age_of_the_queue(severity: str, is_held: bool) -> None:
+    """A warning about it says nothing about why messages are old."""
+    names = [
+        {"alertname": f"Queuewatch{name}", "severity": s}
+        for name, s in (("WindowTooShort", severity), ("MessageTooOld", "warning"))
+    ]
+    assert any(rule.holds_back(*names) for rule in shipped_inhibitions()) is is_held
 
 
 def finding(signal: SignalName) -> Finding:
