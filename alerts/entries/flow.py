@@ -31,10 +31,13 @@ QUEUE_FAILING = Entry(
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",
         "There was a receive in the last two minutes; otherwise the consumers are gone and QueueStalled fires.",
-        "The PoisonMessage, DeadLetterArrived, BatchRetryStorm, WindowTooShort and SlowConsumer signals that it explains, "
-        "GroupStuck where the heads of three or more groups failed, and QueueStalled with reason no_progress are folded into it "
-        "until it ends. While several messages fail together, new PoisonMessage, DeadLetterArrived and GroupStuck signals are "
-        "held back for at most {failing_window_s}, and again only after as long without such failures.",
+        "The PoisonMessage, DeadLetterArrived, BatchRetryStorm and SlowConsumer signals that it explains, WindowTooShort unless "
+        "it was announced before, GroupStuck where the heads of three or more groups failed, and QueueStalled with reason "
+        "no_progress are folded into it until it ends. While several messages fail together, new PoisonMessage, "
+        "DeadLetterArrived and GroupStuck signals are held back for at most {failing_window_s}, and again only after as long "
+        "without such failures.",
+        "It is folded into WindowTooShort if that was announced before and at least half of the failed deliveries were finished "
+        "after their window, unless it names consumers.",
     ),
     thresholds=("failing_ratio", "failing_window_s", "failing_min_deliveries"),
     severity="critical",
@@ -191,11 +194,12 @@ WINDOW_TOO_SHORT = Entry(
         "The queue's visibility timeout is known: from its collector or the configuration, or SQS's default is assumed. Workers "
         "of Cloudflare have none: a batch ends with its invocation.",
         "PoisonMessage about a message of which a deletion was refused, and GroupStuck about a group with such a head, are "
-        "folded into it. Once it explains a stuck group, it is critical until it ends, and QueueLagging is folded into it.",
+        "folded into it, and so is QueueFailing if most deliveries fail because of the window. Once it explains a stuck group or a "
+        "failing queue, it is critical until it ends, and QueueLagging is folded into it.",
     ),
     thresholds=("short_window_ratio", "short_window_s", "short_window_min_deliveries"),
     severity="warning",
-    severity_rises="critical, pages somebody, once ordering groups are stuck because of it",
+    severity_rises="critical, pages somebody, once ordering groups are stuck or most deliveries fail because of it",
     alert=signal_alert(
         "WindowTooShort",
         "Messages are processed longer than their visibility window, and therefore twice.",

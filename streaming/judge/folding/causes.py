@@ -25,7 +25,8 @@ def fold_into_causes(
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one of the queue explains. `before`: what fired until now."""
     most = settings.messages_per_queue
-    found = _keep_severity(_fold_late(_fold_held(_fold_crowded(findings, most)), most), before)
+    late = _fold_late(_fold_late_failures(_fold_held(_fold_crowded(findings, most)), before), most)
+    found = _keep_severity(late, before)
     return found | {key: replace(finding, folded="WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}
 
 
@@ -104,6 +105,28 @@ def _fold_late(findings: Mapping[SignalKey, Finding], most: int) -> dict[SignalK
     return out
 
 
+def _fold_late_failures(findings: Mapping[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
+    """Fold QueueFailing into a WindowTooShort, where deliveries fail because their window ends while they are processed.
+
+    It is critical then, as QueueFailing is. A QueueFailing that was announced stays so, and so does one that names consumers.
+    """
+    out = dict(findings)
+    for key, finding in findings.items():
+        window = SignalKey("WindowTooShort", *key.queue_name)
+        if key.signal != "QueueFailing" or not finding.announced or window not in findings or not findings[window].announced:
+            continue
+        if _fails_late(finding.evidence) and not (key in before and before[key].was_announced):
+            out[key] = replace(finding, folded="WindowTooShort")
+            out[window] = _explaining(findings[window], "critical", "Most deliveries of the queue fail because of that.")
+    return out
+
+
+def _fails_late(evidence: Evidence) -> bool:
+    """Whether at least half of the failed deliveries of a queue were finished after their window, whoever had them."""
+    named = "consumer" in evidence or "consumers" in evidence
+    return not named and bool(2 * evidence.get("outlived_deliveries", 0) >= evidence["failed_deliveries"])
+
+
 def _keep_severity(findings: Mapping[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:
     """Keep a signal that explained others as severe as it was, until it ends: what it explains comes and goes."""
     out = dict(findings)
@@ -115,7 +138,7 @@ def _keep_severity(findings: Mapping[SignalKey, Finding], before: Mapping[Signal
 
 
 def _is_late(lagging: Finding, findings: Mapping[SignalKey, Finding]) -> bool:
-    """Whether a finding says that a queue falls behind of which groups are stuck because of its window."""
+    """Whether a finding says that a queue falls behind which is blocked, or fails, because of its window."""
     if lagging.key.signal != "QueueLagging" or not lagging.announced:
         return False
     window = findings.get(SignalKey("WindowTooShort", *lagging.key.queue_name))

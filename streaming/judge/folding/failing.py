@@ -17,8 +17,8 @@ FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
     "QueueFailing": ("PoisonMessage", "GroupStuck", "QueueStalled", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
 }
 """The signals of a queue that the key explains, message by message; those of its dead-letter queue (DeadLetterArrived) are folded
-too. GroupStuck is explained where a delivery of the group's head failed, as did those of other groups' heads; QueueStalled where
-consumers receive and it was not announced before.
+too. GroupStuck is explained where a delivery of the group's head failed, as did those of other groups' heads; WindowTooShort where
+it was not announced before, and QueueStalled where consumers receive besides.
 The table in `alerts.explains` holds back alerts of a coarser kind."""
 HEADS_TOGETHER = 3
 """With this many groups whose heads failed, the consumer fails; a single failed head may itself cause the failures."""
@@ -83,9 +83,9 @@ def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -
         count, state = finding.evidence.get("head_receive_count", 0), finding.evidence.get("head_state")
         together = finding.key.queue_name in several or (known is not None and known.folded is not None)
         return together and _has_failed(int(count), str(state))
-    if finding.key.signal == "QueueStalled":
-        return finding.evidence["reason"] == "no_progress" and not (known is not None and known.was_announced)
-    return True
+    if finding.key.signal in ("QueueStalled", "WindowTooShort") and known is not None and known.was_announced:
+        return False
+    return finding.key.signal != "QueueStalled" or finding.evidence["reason"] == "no_progress"
 
 
 def _failed_heads(name: QueueName, merged: Merged) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,3 +60,29 @@ def test_a_queue_falls_behind_because_its_groups_are_stuck(severity: Severity) -
     after = folded(found("WindowTooShort"), found("QueueLagging"), before=(found("WindowTooShort", severity),))
     assert after["QueueLagging"].folded == ("WindowTooShort" if severity == "critical" else None)
     assert after["WindowTooShort"].severity == severity
+
+
+FAILING = found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=10)
+
+
+@pytest.mark.parametrize(
+    ("failing", "is_folded"),
+    [
+        (FAILING, True),
+        (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=9), False),
+        (found("QueueFailing", "critical", failed_deliveries=20), False),
+        (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=20, consumer="a"), False),
+    ],
+    ids=["half of them late", "fewer", "none", "one consumer"],
+)
+def test_a_queue_whose_deliveries_fail_late_is_one_page_about_its_window(failing: Finding, is_folded: bool) -> None:
+    """A page that says to raise the visibility timeout is enough. Where other deliveries fail too, or one host, both are needed."""
+    after = folded(found("WindowTooShort"), failing)
+    assert after["QueueFailing"].folded == ("WindowTooShort" if is_folded else None)
+    assert after["WindowTooShort"].severity == ("critical" if is_folded else "warning")
+
+
+def test_a_failing_queue_that_was_announced_is_not_taken_back() -> None:
+    """It fired before the window was known to be too short."""
+    before = replace(FAILING, announced_as="critical")
+    assert folded(found("WindowTooShort"), FAILING, before=(before,))["QueueFailing"].folded is None

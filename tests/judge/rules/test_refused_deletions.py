@@ -34,10 +34,10 @@ def seen(*events: dict[str, Any], until_s: int) -> Judged:
     return judged(in_steps([e for e in known if e["at"] <= ev("x", until_s)["at"]], 10, until_s))
 
 
-def heads() -> list[dict[str, Any]]:
-    """Return a queue with such a head, received three times, in each of the groups."""
+def heads(times: int = 3) -> list[dict[str, Any]]:
+    """Return a queue with such a head, received so many times, in each of the groups."""
     state = ev("queue_state", 0, QUEUE, attributes={"kind": "fifo", "visibility_timeout_s": 30})
-    return [state, *(e for group in range(GROUPS) for e in late(group, 10, 3))]
+    return [state, *(e for group in range(GROUPS) for e in late(group, 10, times))]
 
 
 def loud(found: Judged) -> list[Finding]:
@@ -79,3 +79,12 @@ def test_a_message_that_fails_for_another_reason_is_announced() -> None:
         ("PoisonMessage", "head99"),
         ("GroupStuck", "g99"),
     }
+
+
+def test_the_queue_that_fails_because_of_its_window_is_the_same_page() -> None:
+    """Nothing but deliveries that are finished too late: the queue fails, and the page about the window says why."""
+    found = seen(*heads(times=6), until_s=180)
+    (failing,) = found.firing("QueueFailing")
+    assert failing.folded == "WindowTooShort"
+    assert [f.key.signal for f in loud(found)] == ["WindowTooShort"]
+    assert "Most deliveries of the queue fail because of that." in loud(found)[0].summary
