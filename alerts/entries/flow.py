@@ -194,8 +194,8 @@ WINDOW_TOO_SHORT = Entry(
         "The queue's visibility timeout is known: from its collector or the configuration, or SQS's default is assumed. Workers "
         "of Cloudflare have none: a batch ends with its invocation.",
         "PoisonMessage about a message of which a deletion was refused, and GroupStuck about a group with such a head, are "
-        "folded into it, and so is QueueFailing if most deliveries fail because of the window. Once it explains a stuck group or a "
-        "failing queue, it is critical until it ends, and QueueLagging is folded into it.",
+        "folded into it, and so is QueueFailing if most deliveries fail because of the window. Once it explains a stuck group or "
+        "a failing queue, it is critical until it ends, and QueueLagging is folded into it.",
     ),
     thresholds=("short_window_ratio", "short_window_s", "short_window_min_deliveries"),
     severity="warning",

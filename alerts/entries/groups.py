@@ -32,7 +32,9 @@ GROUP_STUCK = Entry(
         "limit, or within {stalled_s} once it came back. After that the queue is stalled. If busy consumers have received "
         "nothing since the head came back, they are treated as absent and the group is not stuck. Once announced, a group whose "
         "head failed stays stuck until it moves, whatever consumers do.",
-        "The severity is info, and nothing alerts, while the head is in flight on its first delivery, its consumer extends the "
+        "The severity is info, and nothing alerts, while PoisonMessage does not alert about the head because only one "
+        "consumer has failed it.",
+        "It is info too while the head is in flight on its first delivery, its consumer extends the "
         "window, and it has been held no longer than twice the 99th percentile of the queue's holds. With fewer than ten "
         "finished messages, the limit is that of MessageHeldTooLong. Otherwise it is critical.",
         "It is info too while the head waits in a prefetch window, held no longer than that: a prefetch of more than one is "

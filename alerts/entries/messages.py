@@ -6,7 +6,7 @@ from alerts.checks import activemq, cloudflare, sqs
 from alerts.entries import links
 from alerts.entry import Entry, EvidenceField
 from alerts.remedy import Remedy
-from alerts.signal_alert import signal_alert, totals_alert
+from alerts.signal_alert import WHY, signal_alert, totals_alert
 from alerts.templating import QUEUE, companion, messages_in, oldest, own_value
 
 POISON_MESSAGE = Entry(
@@ -22,6 +22,10 @@ POISON_MESSAGE = Entry(
         "The message is not settled: it was not deleted or moved, and has not expired.",
         "It was delivered at least {poison_receives} times, or max_receive_count times if that is less. A first delivery never "
         "counts.",
+        "The severity is info, and nothing alerts, while the delivery that made it a suspect may still succeed: those before all "
+        "failed at one consumer, another one has it or has finished messages meanwhile, and it has lasted no longer than the "
+        "99th percentile of the queue's holds. At least ten messages must have been finished, no deletion of this one refused, "
+        "and QueueFailing must not fire or be about to.",
         "Of messages in one prefetch window (ActiveMQ), only the first is announced, and none while the consumer finishes "
         "others: a consumer that is killed gives back its whole window, and the broker counts a delivery of each of these.",
     ),
@@ -33,6 +37,8 @@ POISON_MESSAGE = Entry(
         f"Messages of {QUEUE} that keep coming back: {own_value('count')}. Highest receive count: "
         f"{companion('queuewatch_receive_count_max', 'count')}. Oldest unsettled message: {oldest('all')}, without the "
         f"suspects: {oldest('healthy')}.",
+        matchers=',severity!="info"',
+        why=f"{WHY} Findings of severity info are messages whose delivery may still succeed. They are shown and never alert.",
     ),
     dashboard="queue",
     evidence=(
@@ -46,6 +52,7 @@ POISON_MESSAGE = Entry(
         EvidenceField("has_dead_letter_queue", "false: the queue is reported to have none; absent otherwise"),
         EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),
+        EvidenceField("usual_limit_s", "with severity info: how long the delivery may take before it alerts, in seconds"),
         EvidenceField(
             "queuewatch_oldest_message_age_seconds",
             "scope `healthy` far below scope `all`: only the suspects are old, the rest of the queue is fine",

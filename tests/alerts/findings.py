@@ -16,6 +16,7 @@ from streaming.judge.signals import Finding
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged
+from tests.judge.rules.test_attempts import THIRD_S, tried_again
 from tests.judge.rules.test_groups_behind_full_windows import one_at_a_time
 from tests.judge.rules.test_noisy_groups import crowd
 from tests.judge.rules.test_passed_over import unmatched
@@ -37,6 +38,7 @@ def every_finding() -> tuple[Finding, ...]:
         (one_at_a_time(hangs=True), 30, 600),
         (unmatched(), 30, 600),
         (unmatched(one_per_s=0.5), 60, 1_500),
+        (tried_again(), 10, THIRD_S),
         (crowd(), 10, 150),
         (heads(), 10, 120),
     )

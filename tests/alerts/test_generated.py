@@ -207,9 +207,8 @@ def test_settings_change_the_rules() -> None:
     assert "QueuewatchGroupStuck" in names
     poison = _rule(CHANGED, "PoisonMessage")
     assert poison["labels"] == {"severity": "critical", "component": "queue", "team": "messaging"}
-    expected = (
-        r'max by (job, system, scope_id, queue, cluster) (queuewatch_signals{signal="PoisonMessage",queue!~"dev-.*\\.fifo"}) > 0'
-    )
+    chosen = r'signal="PoisonMessage",severity!="info",queue!~"dev-.*\\.fifo"'
+    expected = f"max by (job, system, scope_id, queue, cluster) (queuewatch_signals{{{chosen}}}) > 0"
     joined = " * on (job, system, scope_id, queue, cluster) group_left (tag_team, tag_cost_center)"
     assert poison["expr"].startswith(f"({expected}){joined}")
     assert _rule(CHANGED.model_copy(update={"tag_labels": ()}), "PoisonMessage")["expr"] == expected

@@ -17,8 +17,8 @@ FOLDED_INTO: dict[SignalName, tuple[SignalName, ...]] = {
     "QueueFailing": ("PoisonMessage", "GroupStuck", "QueueStalled", "BatchRetryStorm", "WindowTooShort", "SlowConsumer"),
 }
 """The signals of a queue that the key explains, message by message; those of its dead-letter queue (DeadLetterArrived) are folded
-too. GroupStuck is explained where a delivery of the group's head failed, as did those of other groups' heads; WindowTooShort where
-it was not announced before, and QueueStalled where consumers receive besides.
+too. GroupStuck is explained where a delivery of the group's head failed, as did those of other groups' heads; WindowTooShort and
+QueueStalled where they were not announced before, the latter only where consumers receive.
 The table in `alerts.explains` holds back alerts of a coarser kind."""
 HEADS_TOGETHER = 3
 """With this many groups whose heads failed, the consumer fails; a single failed head may itself cause the failures."""

@@ -18,6 +18,7 @@ from streaming.judge.conditions import condition, once
 from streaming.judge.context import Context
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.measured import Near
+from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
 from streaming.judge.signals import Finding
@@ -54,8 +55,8 @@ _CULPRITS = {"held_head": "head_consumer", "not_received": "blocking_consumer"}
 def group_stuck(c: Context) -> Iterator[Finding]:
     """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head.
 
-    It is shown, but does not alert, while a consumer works on the head for no longer than usual, or while the head waits for room
-    in the prefetch window of a busy consumer: the group only waits its turn.
+    It is shown, but does not alert, while a consumer works on the head for no longer than usual, for the first or the third time,
+    or while the head waits for room in the prefetch window of a busy consumer: the group only waits its turn.
     Once announced, it stays so until the group moves, whether or not consumers receive.
     """
     for stuck, waits in standing_groups(c):
@@ -160,6 +161,8 @@ def _was_cut_off(c: Context) -> bool:
 
 def _evidence_of_waiting(c: Context, stuck: StuckGroup) -> dict[str, Any] | None:
     """Return the evidence of a group that only waits its turn: its head is processed, or waits for room in a prefetch window."""
+    if stuck.group.head is not None and (usual_ms := usual_attempt_ms(c, stuck.group.head)) is not None:
+        return _tried_again(c, stuck, stuck.group.head, usual_ms)
     if (limit_ms := _work_limit_ms(c, stuck)) is not None:
         return _in_work(c, stuck, limit_ms)
     if (limit_ms := _queued_limit_ms(c, stuck)) is not None:
@@ -231,6 +234,16 @@ def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, A
             f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: "
             f"{head.consumer or 'a consumer'} {work}, for {duration_ms(held_ms)} so far, within this queue's "
             f"usual limit of {duration_ms(work_limit_ms)}; {_waiting(stuck)}."
+        ),
+    }
+
+
+def _tried_again(c: Context, stuck: StuckGroup, head: MessageView, usual_ms: int) -> dict[str, Any]:
+    return {
+        "usual_limit_s": seconds(usual_ms),
+        "summary": (
+            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: "
+            f"{may_succeed(c, head, 'its head', usual_ms)}; {_waiting(stuck)}."
         ),
     }
 

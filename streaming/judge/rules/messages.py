@@ -11,13 +11,17 @@ from streaming.core.state.queues import reports_no_dead_letter_queue
 from streaming.judge import measures
 from streaming.judge.context import Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
+from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 from streaming.judge.signals import Finding
 from streaming.judge.words import duration_ms, plural, refused, seconds
 
 
 def poison_message(c: Context) -> Iterator[Finding]:
-    """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back."""
+    """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back.
+
+    It is shown, but does not alert, while the delivery that made it a suspect takes no longer than usual.
+    """
     limit = c.max_receive_count
     unread = _unread(c)
     for message in c.messages("poison"):
@@ -48,7 +52,19 @@ def poison_message(c: Context) -> Iterator[Finding]:
         finding = c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
-        yield replace(finding, folded="PoisonMessage") if message.message_id in unread else finding
+        if message.message_id in unread:
+            finding = replace(finding, folded="PoisonMessage")
+        yield _awaiting_its_outcome(c, message, finding)
+
+
+def _awaiting_its_outcome(c: Context, message: MessageView, finding: Finding) -> Finding:
+    """Return the finding, which does not alert while the message may still be finished. One that was announced stays so."""
+    known, usual_ms = c.firing.get(finding.key), usual_attempt_ms(c, message)
+    if usual_ms is None or (known is not None and known.was_announced):
+        return finding
+    summary = f"{finding.summary} So far, {may_succeed(c, message, 'it', usual_ms)}."
+    evidence = {**finding.evidence, "usual_limit_s": seconds(usual_ms), "summary": summary}
+    return replace(finding, severity="info", evidence=evidence, alerting=False)
 
 
 def _unlimited(c: Context) -> str:

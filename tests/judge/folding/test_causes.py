@@ -76,7 +76,7 @@ FAILING = found("QueueFailing", "critical", failed_deliveries=20, outlived_deliv
     ids=["half of them late", "fewer", "none", "one consumer"],
 )
 def test_a_queue_whose_deliveries_fail_late_is_one_page_about_its_window(failing: Finding, is_folded: bool) -> None:
-    """A page that says to raise the visibility timeout is enough. Where other deliveries fail too, or one host, both are needed."""
+    """A page that says to raise the visibility timeout is enough, unless many deliveries fail otherwise, or one host's do."""
     after = folded(found("WindowTooShort"), failing)
     assert after["QueueFailing"].folded == ("WindowTooShort" if is_folded else None)
     assert after["WindowTooShort"].severity == ("critical" if is_folded else "warning")
