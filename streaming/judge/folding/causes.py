@@ -122,9 +122,9 @@ def _fold_late_failures(findings: Mapping[SignalKey, Finding], before: Mapping[S
 
 
 def _fails_late(evidence: Evidence) -> bool:
-    """Whether at least half of the failed deliveries of a queue were finished after their window, whoever had them."""
-    named = "consumer" in evidence or "consumers" in evidence
-    return not named and bool(2 * evidence.get("outlived_deliveries", 0) >= evidence["failed_deliveries"])
+    """Whether at least half of the failed deliveries of a queue were finished after their window, and no consumer is to blame."""
+    late = evidence.get("outlived_deliveries", 0)
+    return bool(late and 2 * late >= evidence["failed_deliveries"]) and evidence.keys().isdisjoint(("consumer", "consumers"))
 
 
 def _keep_severity(findings: Mapping[SignalKey, Finding], before: Mapping[SignalKey, Finding]) -> dict[SignalKey, Finding]:

@@ -70,7 +70,7 @@ FAILING = found("QueueFailing", "critical", failed_deliveries=20, outlived_deliv
     [
         (FAILING, True),
         (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=9), False),
-        (found("QueueFailing", "critical", failed_deliveries=20), False),
+        (found("QueueFailing", "critical", failed_deliveries=0), False),
         (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=20, consumer="a"), False),
     ],
     ids=["half of them late", "fewer", "none", "one consumer"],
