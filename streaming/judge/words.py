@@ -13,6 +13,11 @@ def refused(times: int, window: str) -> str:
     return f"was refused {plural(times, 'time')}: the work takes longer than the {window}"
 
 
+def leaving(per_hour: int) -> str:
+    """Add to a sentence how many messages leave a queue unprocessed; nothing if none do."""
+    return f"; about {per_hour:,} messages an hour are dead-lettered or lost" if per_hour else ""
+
+
 def seconds(milliseconds: float) -> float:
     """Convert to seconds with at most one decimal, for evidence."""
     return round(milliseconds / 1000, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
-from streaming.judge.words import plural
+from streaming.judge.words import leaving, plural
 
 HELD_TOGETHER = 3
 """With this many messages held too long by one consumer, the consumer hangs; fewer are announced individually."""
@@ -117,7 +117,8 @@ def _fold_late_failures(findings: Mapping[SignalKey, Finding], before: Mapping[S
             continue
         if _fails_late(finding.evidence) and not (key in before and before[key].was_announced):
             out[key] = replace(finding, folded="WindowTooShort")
-            out[window] = _explaining(findings[window], "critical", "Most deliveries of the queue fail because of that.")
+            lost = leaving(finding.evidence["lost_or_dead_lettered_per_hour"])
+            out[window] = _explaining(findings[window], "critical", f"Most deliveries of the queue fail because of that{lost}.")
     return out
 
 

@@ -20,7 +20,7 @@ from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mar
 from streaming.judge.queue_memory import QueueMemory
 from streaming.judge.signals import Finding
 from streaming.judge.sliding import FAILED
-from streaming.judge.words import duration_ms, seconds
+from streaming.judge.words import duration_ms, leaving, seconds
 
 QUICK_SLICE_MS = 10_000
 QUICK_APART_MS = 20_000
@@ -268,12 +268,10 @@ def _failing_sentence(c: Context, lately: Outcomes, since: int, evidence: dict[s
             f"{outlived} deliveries were finished, but only after their {c.visibility_window} had ended: raise the visibility "
             "timeout"
         )
-    leave = ""
-    if evidence["lost_or_dead_lettered_per_hour"]:
-        leave = f"; about {evidence['lost_or_dead_lettered_per_hour']:,} messages an hour are dead-lettered or lost"
     return (
         f"{lately.failed_ratio:.0%} of the deliveries of {c.name.queue} have failed for {duration_ms(c.now - since)} "
-        f"({lately.failed} of {lately.ended} ended without a settlement). {who}{leave}."
+        f"({lately.failed} of {lately.ended} ended without a settlement). "
+        f"{who}{leaving(evidence['lost_or_dead_lettered_per_hour'])}."
     )
 
 

@@ -62,16 +62,21 @@ def test_a_queue_falls_behind_because_its_groups_are_stuck(severity: Severity) -
     assert after["WindowTooShort"].severity == severity
 
 
-FAILING = found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=10)
+def fails(failed: int = 20, **evidence: Any) -> Finding:
+    """Return a finding about a queue of which so many deliveries failed."""
+    return found("QueueFailing", "critical", failed_deliveries=failed, lost_or_dead_lettered_per_hour=1_200, **evidence)
+
+
+FAILING = fails(outlived_deliveries=10)
 
 
 @pytest.mark.parametrize(
     ("failing", "is_folded"),
     [
         (FAILING, True),
-        (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=9), False),
-        (found("QueueFailing", "critical", failed_deliveries=0), False),
-        (found("QueueFailing", "critical", failed_deliveries=20, outlived_deliveries=20, consumer="a"), False),
+        (fails(outlived_deliveries=9), False),
+        (fails(0), False),
+        (fails(outlived_deliveries=20, consumer="a"), False),
     ],
     ids=["half of them late", "fewer", "none", "one consumer"],
 )
@@ -79,7 +84,10 @@ def test_a_queue_whose_deliveries_fail_late_is_one_page_about_its_window(failing
     """A page that says to raise the visibility timeout is enough, unless many deliveries fail otherwise, or one host's do."""
     after = folded(found("WindowTooShort"), failing)
     assert after["QueueFailing"].folded == ("WindowTooShort" if is_folded else None)
-    assert after["WindowTooShort"].severity == ("critical" if is_folded else "warning")
+    window = after["WindowTooShort"]
+    assert window.severity == ("critical" if is_folded else "warning")
+    lost = "Most deliveries of the queue fail because of that; about 1,200 messages an hour are dead-lettered or lost."
+    assert window.summary == ("It fires. " + lost if is_folded else "It fires.")
 
 
 def test_a_failing_queue_that_was_announced_is_not_taken_back() -> None:

@@ -87,4 +87,4 @@ def test_the_queue_that_fails_because_of_its_window_is_the_same_page() -> None:
     (failing,) = found.firing("QueueFailing")
     assert failing.folded == "WindowTooShort"
     assert [f.key.signal for f in loud(found)] == ["WindowTooShort"]
-    assert "Most deliveries of the queue fail because of that." in loud(found)[0].summary
+    assert "Most deliveries of the queue fail because of that" in loud(found)[0].summary
