@@ -22,10 +22,10 @@ POISON_MESSAGE = Entry(
         "The message is not settled: it was not deleted or moved, and has not expired.",
         "It was delivered at least {poison_receives} times, or max_receive_count times if that is less. A first delivery never "
         "counts.",
-        "The severity is info, and nothing alerts, while the delivery that made it a suspect may still succeed: those before all "
-        "failed at one consumer, another one has it or has finished messages meanwhile, and it has lasted no longer than the "
-        "99th percentile of the queue's holds. At least ten messages must have been finished, no deletion of this one refused, "
-        "and QueueFailing must not fire or be about to.",
+        "The severity is info, and nothing alerts, while the delivery that made it a suspect may still succeed: those before "
+        "were all reported and failed at one consumer, another one has it or has finished messages meanwhile, and it has lasted "
+        "no longer than the 99th percentile of the queue's holds. At least ten messages must have been finished, no deletion of "
+        "this one refused, and QueueFailing must not fire or be about to.",
         "Of messages in one prefetch window (ActiveMQ), only the first is announced, and none while the consumer finishes "
         "others: a consumer that is killed gives back its whole window, and the broker counts a delivery of each of these.",
     ),

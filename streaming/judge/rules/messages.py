@@ -20,7 +20,7 @@ from streaming.judge.words import duration_ms, plural, refused, seconds
 def poison_message(c: Context) -> Iterator[Finding]:
     """Unsettled and received at least min(3, max(2, max_receive_count)) times: the message keeps coming back.
 
-    It is shown, but does not alert, while the delivery that made it a suspect takes no longer than usual.
+    It is shown, but does not alert, while only one consumer has failed it and the next delivery takes no longer than usual.
     """
     limit = c.max_receive_count
     unread = _unread(c)

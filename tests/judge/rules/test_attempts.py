@@ -99,17 +99,39 @@ def test_a_message_that_comes_back_at_once_is_announced_at_its_fourth_delivery()
     assert announced(found, "PoisonMessage") == [THIRD_S + 1]
 
 
+def late() -> Events:
+    """Return such a queue in which the deletion of the message was refused once: the work succeeds, but too late."""
+    return [*tried_again(), ev("outlived", THIRD_S - 1, QUEUE, message_id="m", group="g", consumer="a")]
+
+
+def failing() -> Events:
+    """Return such a queue in which consumers fail other messages meanwhile."""
+    others = [{"queue": QUEUE, "message_id": f"bad{n}", "group": f"bad{n}"} for n in range(30)]
+    out = tried_again()
+    for n, about in enumerate(others):
+        at = 125.0 + n
+        out += [ev("sent", at, **about), ev("received", at, receive_count=1, consumer="ab"[n % 2], **about)]
+        out.append(ev("released", at + 0.5, consumer="ab"[n % 2], **about))
+    return out
+
+
+def test_one_in_a_queue_whose_deliveries_fail_is_not_waited_for() -> None:
+    """It is held back until it is clear whether the queue fails, and then explained by that."""
+    (found,) = (f for f in seen(failing()).snapshots[THIRD_S + 2].firing if f.key.signal == "PoisonMessage")
+    assert (found.severity, found.alerting, found.folded) == ("warning", True, "QueueFailing")
+
+
 @pytest.mark.parametrize(
     "events",
     [
-        tried_again("a", "b", "a"),
-        tried_again("a", "a", "a", others=40),
-        tried_again(None, None, None),
-        tried_again("a", None, "b"),
-        tried_again(others=9),
+        pytest.param(tried_again("a", "b", "a"), id="two consumers failed it"),
+        pytest.param(tried_again("a", "a", "a", others=40), id="nobody else works"),
+        pytest.param(tried_again(None, None, None), id="consumers unknown"),
+        pytest.param(tried_again("a", None, "b"), id="one unknown"),
+        pytest.param(tried_again(others=9), id="few were finished"),
+        pytest.param(late(), id="finished too late"),
     ],
-    ids=["two consumers failed it", "nobody else works", "consumers unknown", "one unknown", "few were finished"],
 )
 def test_others_are_announced_at_their_third_delivery(events: Events) -> None:
-    """More than one consumer failed the message, or that is not known; or what is usual is not."""
+    """More than one consumer failed the message, or that or what is usual is not known; or it is processed, but too late."""
     assert announced(seen(events), "PoisonMessage") == [THIRD_S]
