@@ -251,7 +251,8 @@ INVALID_EVENTS = Entry(
         "If the reason is too_many_queues or too_many_collectors, find the sender that invents names; if they are real, raise "
         "judge.max_queues or judge.max_collectors.",
         "If the reason is too_many_messages, a backlog is larger than the workers may track: drain it, or give them more "
-        "memory and raise judge.max_messages_per_shard. Ages of its queue are lower bounds until then.",
+        "memory and raise judge.max_messages_per_shard. If it is far smaller than that, its message ids are long: raise "
+        "spark.shards, because a shard stores 1 GiB of ids at most. Ages of its queue are lower bounds until then.",
     ),
     ignore=("A test that sends broken events on purpose.",),
     links=(),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash
 from streaming.core.maintenance.placement import keep_latest_rows, restore_all, shards_of
 from streaming.core.settings import QueueName, Settings
@@ -94,7 +94,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
     moved_queues = [np.array([number[name] for name in state.queues.names] + [-1], dtype=np.int32) for state in states]
     groups, moved_groups = _names([state.groups for state in states], moved_queues)
     consumers, moved_consumers = _names([state.consumers for state in states], moved_queues)
-    texts = pa.concat_arrays([state.texts for state in states])
+    texts = [state.texts for state in states]
     rows = _rows(states, moved_queues, moved_groups, moved_consumers)
     ordered = np.array([record.ordered or settings.is_ordered(name) for name, record in records.items()], dtype=bool)
     hashes = np.array([queue_hash(name) for name in records], dtype=np.uint64)
@@ -116,8 +116,8 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
         own.queues = QueueTable.of(_record_for(record, queue_hash(name) % shards == shard) for name, record in records.items())
         home = hashes % np.uint64(shards) == np.uint64(shard)
         own.groups, own.consumers = (_names_for(names, home) for names in (groups, consumers))
-        own.texts = texts
         own.rows = rows.some(target == shard)
+        own.texts = _own_texts(own.rows, texts)
         own.attempts = _own_attempts(attempts, own.rows.key)
         own.fingerprints = {name: values.copy() for name, values in fingerprints.items()}
         own.failed_batches = {key: at for state in states for key, at in state.failed_batches.items()}
@@ -221,6 +221,18 @@ def _rows(states: Sequence[ShardState], queues: Sequence[Array], groups: Sequenc
     key = np.concatenate([state.rows.key for state in states])
     rows = Rows(key, columns)
     return rows.some(np.argsort(key))
+
+
+def _own_texts(rows: Rows, texts: Sequence[pa.Array]) -> pa.Array:
+    """Return the ids that `rows` refer to, and renumber them there. All shards' together may exceed one array."""
+    number, found = rows["text"].copy(), []
+    offset = count = 0
+    for part in texts:
+        mine = nonzero((number >= offset) & (number < offset + len(part)))
+        found.append(part.take(pa.array(number[mine] - offset)))
+        rows.put("text", mine, (count + np.arange(len(mine))).astype(np.int32))
+        offset, count = offset + len(part), count + len(mine)
+    return pa.concat_arrays(found)
 
 
 def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:

@@ -23,6 +23,9 @@ from streaming.core.state.state import ShardState
 TOO_MANY_QUEUES: Final = "too_many_queues"
 TOO_MANY_COLLECTORS: Final = "too_many_collectors"
 TOO_MANY_MESSAGES: Final = "too_many_messages"
+MOST_ID_BYTES = 1 << 30
+"""Bytes of the message ids that a shard stores as text (a UUID is stored as a number). Arrow and Java hold at most twice as much
+in one array."""
 
 
 def admit(state: ShardState, events: Events, settings: Settings) -> tuple[Events, Counter[str]]:
@@ -51,19 +54,24 @@ def has_capacity(state: ShardState, name: QueueName, settings: Settings) -> bool
     return name in state.queues.index or len(state.queues) < settings.max_queues
 
 
-def over_capacity(state: ShardState, new: Array, first_at: Array, settings: Settings) -> Array:
+def over_capacity(state: ShardState, new: Array, first_at: Array, id_bytes: Array, settings: Settings) -> Array:
     """Return the mask of the messages that cannot be tracked: the youngest of the new ones, once the shard is full.
 
-    `new`: which messages have no row yet; `first_at`: their first events (epoch milliseconds).
+    `new`: which messages have no row yet; `first_at`: their first events (epoch milliseconds); `id_bytes`: the length of each id
+    that is stored as text, else 0.
     """
-    if len(state.rows) + int(new.sum()) <= settings.max_messages_per_shard:
-        return np.zeros(len(new), dtype=bool)
-    # Ended messages keep their rows for a while: only unsettled ones are limited.
-    unsettled = int((state.rows["ended"] == 0).sum())
-    room = max(0, settings.max_messages_per_shard - unsettled)
-    oldest_first = nonzero(new)[np.argsort(first_at[new], kind="stable")]
     outside = np.zeros(len(new), dtype=bool)
+    room, room_bytes = len(new), MOST_ID_BYTES - state.texts.nbytes
+    if len(state.rows) + int(new.sum()) > settings.max_messages_per_shard:
+        # Ended messages keep their rows for a while: only unsettled ones are limited.
+        unsettled = int((state.rows["ended"] == 0).sum())
+        room = max(0, settings.max_messages_per_shard - unsettled)
+    elif int(id_bytes[new].sum()) <= room_bytes:
+        return outside
+    oldest_first = nonzero(new)[np.argsort(first_at[new], kind="stable")]
     outside[oldest_first[room:]] = True
+    taken = id_bytes[oldest_first]
+    outside[oldest_first[(taken > 0) & (np.cumsum(taken) > room_bytes)]] = True
     return outside
 
 

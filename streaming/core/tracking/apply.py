@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.clock import CLOCKS_DIFFER_MS
-from streaming.core.columns import Array, nonzero, run_starts
+from streaming.core.columns import Array, nonzero, run_starts, text_columns
 from streaming.core.events.events import (
     ARRIVED,
     DEAD_LETTERED,
@@ -80,7 +80,8 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     gone = found & ~known
     skip = ~known & ~alive_news
     results = np.where(late, TOO_LATE, ACCEPTED).astype(np.uint8)
-    outside = over_capacity(state, ~found & ~skip, columns["at"][starts], settings)
+    id_bytes = _id_bytes(events, columns["text"][starts])
+    outside = over_capacity(state, ~found & ~skip, columns["at"][starts], id_bytes, settings)
     left_out = 0
     if skip.any() or outside.any():
         lengths = np.diff(np.append(starts, len(key)))
@@ -199,6 +200,14 @@ def _without_known_moves(state: ShardState, columns: dict[str, Array], settings:
     keep = np.ones(len(columns["key"]), dtype=bool)
     keep[hit[~remembered]] = False
     return {name: values[keep] for name, values in columns.items()}
+
+
+def _id_bytes(events: Events, text: Array) -> Array:
+    """Return the length in bytes of each message's id, 0 for those that are not stored as text."""
+    if not len(events.texts):
+        return np.zeros(len(text), dtype=np.int64)
+    lengths, _ = text_columns(events.texts)
+    return np.where(text >= 0, lengths[text], 0)
 
 
 def _remember_texts(state: ShardState, events: Events, rows: Array, text: Array) -> None:

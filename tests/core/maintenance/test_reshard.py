@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sources.wire import decode_records
@@ -83,6 +84,17 @@ def test_later_events_find_what_they_are_about() -> None:
     expected, found = go_on(kept, 4_000, second), go_on(changed, 4_000, second)
     assert differences(expected, found) == []
     assert found.events_total["duplicate"] == 5 + 20 + 5
+
+
+def test_a_shard_gets_the_ids_of_its_own_messages() -> None:
+    """All of them together may be more than Arrow holds in one array."""
+    states = [ShardState.empty() for _ in range(3)]
+    go_on(states, 1_000, [event("sent", n, message_id=f"m{n}") for n in range(40)])
+    made = reshard(states, 2, Settings())
+    assert [len(state.texts) for state in made] == [len(state.rows) for state in made]
+    assert sorted(id_ for state in made for id_ in state.message_ids(np.arange(len(state.rows)))) == sorted(
+        f"m{n}" for n in range(40)
+    )
 
 
 def test_compacted_messages_are_kept_where_the_lateness_of_the_job_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

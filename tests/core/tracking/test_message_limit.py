@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.core.settings import Settings
+from streaming.core.tracking import admission
 from tests.core.driving import T0, event, run_steps
 from tests.core.reference import Model, Wire
 from tests.core.test_against_reference import DEAD_LETTER_QUEUES, MAX_RECEIVES, VISIBILITY_MS, expected, lifecycles, said
@@ -47,6 +48,29 @@ def test_events_of_messages_that_are_tracked_go_on_when_it_is_full() -> None:
     (summary,) = merged.queues.values()
     assert (summary.numbers["visible"], summary.numbers["in_flight"]) == (LIMIT - 1, 1)
     assert merged.events_total["duplicate"] == 1
+
+
+def test_ids_that_are_no_uuids_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what Arrow holds in one array every step would fail. UUIDs, stored as numbers, are tracked all the same."""
+    monkeypatch.setattr(admission, "MOST_ID_BYTES", 550)
+    sends = [event("sent", n, message_id=f"{n:0100}") for n in range(9)]
+    uuids = [event("sent", 20 + n, message_id=f"00000000-0000-4000-8000-{n:012}") for n in range(20)]
+    steps = [(10, sends[::-1]), (30, [event("sent", 15, message_id="x" * 100), *uuids, *sends[:2]])]
+    first, last = (merged.queues.values() for merged in run_steps(steps, restart=True))
+    ((before,), (after,)) = first, last
+    assert (before.numbers["visible"], before.oldest[0], before.left_out_at) == (5, T0, T0 + 8)
+    assert (after.numbers["visible"], after.left_out_at) == (25, T0 + 15)
+
+
+def test_an_id_is_forgotten_with_its_message_and_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MOST_ID_BYTES", 550)
+    steps: list[tuple[int, list[Wire]]] = []
+    for n in range(40):
+        about = {"message_id": f"{n:0100}"}
+        steps.append((60_000 * n + 10, [event("sent", 60_000 * n, **about), event("deleted", 60_000 * n + 5, **about)]))
+    merged = run_steps(steps, Settings(lateness_ms=60_000), restart=True)[-1]
+    (summary,) = merged.queues.values()
+    assert (summary.total("sent"), summary.total("deleted"), merged.invalid_total) == (40, 40, {})
 
 
 @pytest.mark.simulation
