@@ -7,6 +7,7 @@ from heapq import nlargest
 
 import numpy as np
 
+from streaming.core.columns import Array
 from streaming.core.settings import Settings
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.state.tombstones import compact_deleted, forgotten
@@ -21,6 +22,9 @@ MOST_FAILED_BATCHES = 20_000
 """Of so many failed batches per shard, the latest, redeliveries are counted: a worker may have one for each message."""
 SWEPT_NAMES = 1_000
 """Up to this many names of groups or consumers are kept without checking whether any message uses them."""
+MOST_CONSUMERS = 100_000
+"""Of so many consumers per shard, the latest, it is remembered how their deliveries ended. Some applications name a new one for
+each message."""
 
 
 def compact(state: ShardState, settings: Settings) -> None:
@@ -108,8 +112,12 @@ def _forget_settled(state: ShardState, horizon: int) -> None:
 
 
 def _sweep_names(state: ShardState, horizon: int) -> None:
+    """Drop names that nothing refers to and that were not active lately, once they are half of all."""
     acks_since = state.high_water - SILENT_MEMORY_MS
-    for names, column, since in ((state.groups, "group", horizon), (state.consumers, "consumer", acks_since)):
+    for names, column, since, most in (
+        (state.groups, "group", horizon, len(state.groups)),
+        (state.consumers, "consumer", acks_since, MOST_CONSUMERS),
+    ):
         if len(names) < SWEPT_NAMES:
             continue
         used = np.zeros(len(names), dtype=bool)
@@ -118,7 +126,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
         if column == "consumer":
             held = state.attempts["consumer"]
             used[held[held >= 0]] = True
-        used |= names.active_at >= since
+        used |= _latest(names.active_at, most) & (names.active_at >= since)
         if used.sum() * 2 > len(names):
             continue
         moved = names.keep(used)
@@ -127,3 +135,11 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
             state.rows.columns[column] = moved[numbers]
         if column == "consumer":
             state.attempts["consumer"] = moved[state.attempts["consumer"]]
+
+
+def _latest(times: Array, most: int) -> Array:
+    """Return the mask of the latest `most` of these times."""
+    latest = np.ones(len(times), dtype=bool)
+    if len(times) > most:
+        latest[np.argpartition(times, -most)[:-most]] = False
+    return latest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -42,3 +43,30 @@ def test_ids_of_forgotten_messages_are_dropped_without_packing() -> None:
     assert len(state.texts) <= 2 * len(state.rows) < 1_000
     unsettled = np.flatnonzero(state.rows["ended"] == 0)
     assert set(state.message_ids(unsettled)) == {f"job-{n}-0" for n in range(40)}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_application_that_names_a_consumer_for_each_message_does_not_fill_the_memory(restart: bool) -> None:
+    """The results of the latest are kept, those of one that works on are complete, and one that holds a message is known."""
+
+    def work(step: int) -> list[dict[str, Any]]:
+        out = []
+        for n in range(20):
+            at = 10_000 * step + n
+            about = {"message_id": f"m{step}-{n}", "consumer": "steady" if n == 0 else f"w{step}-{n}"}
+            out += [event("received", at, receive_count=1, **about), event("deleted", at + 100, **about)]
+        return out
+
+    steps = [(10_000 * step + 5_000, work(step)) for step in range(1, 60)]
+    steps[0][1].append(event("received", 10_000, message_id="held", receive_count=1, consumer="holder"))
+    states: list[ShardState] = []
+    steps[0][1].append(event("queue_state", 9_000, attributes={"visibility_timeout_s": 3_600}))
+    with patch.object(compact, "MOST_CONSUMERS", 50), patch.object(compact, "SWEPT_NAMES", 10):
+        merged = run_steps(steps, restart=restart, states=states, fewest_tombstones=1)[-1]
+    [state], [summary] = states, merged.queues.values()
+    assert len(state.consumers) <= 2 * 50 + 20
+    results = {consumer: known.finished for consumer, known in summary.consumer_results.items()}
+    assert results["steady"] == 59
+    assert results["w59-19"] == 1
+    assert "w1-19" not in results
+    assert [held.consumer for held in summary.consumers] == ["holder"]
