@@ -18,6 +18,8 @@ MOST_REFUSALS = 10_000
 MOST_DEPARTED = 1_000
 """At most this many of the consumers that left a queue are remembered: the latest. A client that resubscribes for each message
 leaves one each time."""
+MOST_CONNECTED = 10_000
+"""At most this many of a queue's consumers that are said to be connected are followed: those reported last."""
 MOST_FAILED_BATCHES = 20_000
 """Of so many failed batches per shard, the latest, redeliveries are counted: a worker may have one for each message."""
 SWEPT_NAMES = 1_000
@@ -47,7 +49,7 @@ def compact(state: ShardState, settings: Settings) -> None:
     if old.sum() * 8 > len(old):
         state.fingerprints = {name: values[~old] for name, values in memory.items()}
     _sweep_silent(state, state.high_water - SILENT_MEMORY_MS)
-    _sweep_departed(state)
+    _sweep_reported(state)
     _sweep_failed_batches(state, state.high_water - FAILED_BATCH_MEMORY_MS)
     _sweep_refusals(state, horizon)
     _forget_settled(state, horizon)
@@ -62,17 +64,19 @@ def _sweep_silent(state: ShardState, horizon: int) -> None:
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 
 
-def _sweep_departed(state: ShardState) -> None:
-    """Forget all but the latest of the consumers that left each queue."""
+def _sweep_reported(state: ShardState) -> None:
+    """Forget all but the latest of the consumers that left each queue, and of those that are connected to it."""
     if len(state.consumer_states) <= MOST_DEPARTED:
         return
+    connected: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
     departed: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
     for (number, consumer), reported in state.consumer_states.items():
-        if reported.attributes.get("connected") is False:
-            departed[number].append((reported.at, consumer))
-    for number, left in departed.items():
-        for _, consumer in sorted(left)[:-MOST_DEPARTED]:
-            del state.consumer_states[number, consumer]
+        of_queue = departed if reported.attributes.get("connected") is False else connected
+        of_queue[number].append((reported.at, consumer))
+    for found, most in ((departed, MOST_DEPARTED), (connected, MOST_CONNECTED)):
+        for number, consumers in found.items():
+            for _, consumer in sorted(consumers)[:-most]:
+                del state.consumer_states[number, consumer]
 
 
 def _sweep_failed_batches(state: ShardState, oldest: int) -> None:

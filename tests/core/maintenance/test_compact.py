@@ -70,3 +70,18 @@ def test_an_application_that_names_a_consumer_for_each_message_does_not_fill_the
     assert results["w59-19"] == 1
     assert "w1-19" not in results
     assert [held.consumer for held in summary.consumers] == ["holder"]
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_consumers_of_a_queue_that_were_reported_last_are_followed(connected: bool) -> None:
+    """However many a client names by subscribing again and again; those of other queues are not affected."""
+    about: dict[str, Any] = {"attributes": {"connected": connected, "prefetch": 1, "dispatched": 0}}
+    reported = [event("consumer_state", 1_000 + n, consumer=f"c{n:02}", **about) for n in range(30)]
+    other = event("consumer_state", 1, "payments", consumer="p", **about)
+    with patch.object(compact, "MOST_DEPARTED", 5), patch.object(compact, "MOST_CONNECTED", 5):
+        steps = [(2_000, [*reported[10:20], other, *reported[:10]]), (3_000, reported[20:]), (4_000, [])]
+        merged = run_steps(steps, restart=True)[-1]
+    assert {name.queue: sorted(summary.consumer_states) for name, summary in merged.queues.items()} == {
+        "orders": [f"c{n}" for n in range(25, 30)],
+        "payments": ["p"],
+    }
