@@ -13,7 +13,7 @@ from alerts.entry import Entry
 from alerts.objectives import Name, Objective
 from alerts.patterns import Pattern
 from streaming.config.section import Seconds, Section
-from streaming.judge.signals import Severity
+from streaming.judge.findings.signals import Severity
 
 LABEL_PATTERN: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from alerts.remedy import QueueSystem as QueueSystem
 from alerts.remedy import Step
-from streaming.judge.signals import Severity, SignalName
+from streaming.judge.findings.signals import Severity, SignalName
 
 QUEUE_SYSTEMS: tuple[QueueSystem, ...] = get_args(QueueSystem)
 SYSTEM_TITLES: Mapping[QueueSystem, str] = {

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from alerts.units import number, spoken
 from streaming.judge.broker_counts import OVERDUE_RATIO
+from streaming.judge.findings.measures import COUNT_AGE_MS
 from streaming.judge.folding.causes import HELD_LONGER_RATIO
 from streaming.judge.knowledge.pauses import MOST_WORK_RATIO
-from streaming.judge.measures import COUNT_AGE_MS
 from streaming.judge.rules.failing import QUICK_APART_MS, QUICK_SLICE_MS
 from streaming.judge.rules.groups import FRONT_OPEN_MS
 from streaming.judge.rules.redrive import PROGRESS_KNOWN_MS

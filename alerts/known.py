@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from streaming.judge.signals import Finding, SignalName
+from streaming.judge.findings.signals import Finding, SignalName
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{1,256}")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,256}")

@@ -7,7 +7,7 @@ The judge has already waited as long as the signal's rule requires, so `for` is 
 from __future__ import annotations
 
 from alerts.entry import QUEUE_IDENTITY, AlertSpec
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 
 WHY = (
     "The signal is used because its subject (one message, one group, one consumer) cannot be queried in Prometheus: ids are "

@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from streaming.judge.findings.signals import SIGNAL_NAMES  # noqa: E402
 from streaming.judge.knowledge.basis import BASES  # noqa: E402 # the checkout need not be installed
 from streaming.judge.knowledge.signal_requirements import supported  # noqa: E402
-from streaming.judge.signals import SIGNAL_NAMES  # noqa: E402
 
 PAGE = ROOT / "docs" / "partial-telemetry.md"
 MARK = "<!-- generated: signal table -->\n"

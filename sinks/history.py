@@ -12,7 +12,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.judge.snapshot import QueueView
-from streaming.judge.view import backlogs
+from streaming.judge.views.view import backlogs
 
 _BACKLOG, _AGE = 0, 1
 _EMPTY, _UNKNOWN = -2.0, -1.0

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.metrics import Sample
-from streaming.judge.signals import SignalChange
 
 Line = dict[str, Any]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinks.store import Published
-from streaming.judge.aggregated_queues import STATUS_RANK
-from streaming.judge.signals import SEVERITY_RANK
+from streaming.judge.findings.signals import SEVERITY_RANK
 from streaming.judge.snapshot import QueueView
+from streaming.judge.views.aggregated_queues import STATUS_RANK
 
 MAX_LIMIT = 1_000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sinks.lines import signal_line, to_json
 from sinks.records import Record
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 
 
 def signal_records(changes: Iterable[SignalChange]) -> list[Record]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from sinks.history import History, Trend
 from streaming.core.settings import QueueName
-from streaming.judge.signals import SEVERITY_RANK, Finding, SignalKey
+from streaming.judge.findings.signals import SEVERITY_RANK, Finding, SignalKey
 from streaming.judge.snapshot import QueueStatus, QueueView, Snapshot
 
 Answer = TypeVar("Answer")

@@ -15,7 +15,7 @@ from sinks.clock import wall_ms
 from sinks.explain.formatting import count, duration_ms, printable
 from sinks.query import QueueQuery, matching
 from sinks.store import Published, SnapshotStore
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.findings.signals import Finding, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
 _LOOK_S = 0.5

@@ -25,7 +25,7 @@ from alerts.config import AlertRulesConfig
 from alerts.dashboards.spec import GRID_WIDTH, Board, Column, Context, Line, Panel, Query
 from alerts.prometheus_rules import dashboard_uid
 from alerts.units import number, spoken_duration
-from streaming.judge.signals import Severity
+from streaming.judge.findings.signals import Severity
 
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG = "queuewatch"

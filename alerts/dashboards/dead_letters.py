@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.dashboards.promql import BY_QUEUE, NAME, of_queue, per_queue, signal_lines, signals, where
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
 from alerts.units import shown
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 
 DEAD_LETTER_SIGNALS: tuple[SignalName, ...] = ("DeadLetterArrived", "DeadLetterExpiring", "RedriveFailed", "RedriveStalled")
 

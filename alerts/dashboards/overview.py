@@ -16,7 +16,7 @@ from alerts.dashboards.promql import (
     where,
 )
 from alerts.dashboards.spec import Board, Column, Context, Line, Panel, PanelUnit, Query, Row
-from streaming.judge.signals import SIGNAL_NAMES
+from streaming.judge.findings.signals import SIGNAL_NAMES
 
 
 def overview(context: Context) -> Board:

@@ -17,7 +17,7 @@ from alerts.dashboards.promql import (
 )
 from alerts.dashboards.spec import Board, Context, Line, Panel, Query, Row
 from alerts.objectives import BUDGET_LEFT, BURN, FAST, SLOW
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 
 QUEUE_SIGNALS: tuple[SignalName, ...] = (
     *("QueueStalled", "QueueFailing", "QueueLagging", "QueueSilent", "WindowTooShort"),

@@ -9,7 +9,7 @@ from typing import Literal
 from alerts.config import AlertRulesConfig
 from alerts.entry import AlertName, DashboardName
 from streaming.core.thresholds import Thresholds
-from streaming.judge.signals import Severity
+from streaming.judge.findings.signals import Severity
 
 GRID_WIDTH = 24
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from alerts.catalogue import BY_NAME
 from alerts.config import LABEL_PATTERN, AlertRulesConfig
 from sinks.explain.advice import advice
-from streaming.judge.signals import Finding, Severity, SignalKey
+from streaming.judge.findings.signals import Finding, Severity, SignalKey
 
 OTHERS = "others"
 """The value of the label `part` for the alert that represents all folded findings."""

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from alerts.config import BaseUrl
 from streaming.config.section import Count, Seconds, Secret, Section
-from streaming.judge.signals import Severity
+from streaming.judge.findings.signals import Severity
 
 
 class Destination(Section):

@@ -13,7 +13,7 @@ from alerts.explains import explained_by
 from sinks.alertmanager.alert import OTHERS, PendingAlert
 from sinks.alertmanager.config import AlertmanagerConfig
 from streaming.core.settings import QueueName
-from streaming.judge.signals import SEVERITY_RANK, Finding, Severity, SignalKey
+from streaming.judge.findings.signals import SEVERITY_RANK, Finding, Severity, SignalKey
 
 ENDED_KEPT_MS = 900_000
 """How long an ended alert is sent again, in case an Alertmanager was down when it ended."""

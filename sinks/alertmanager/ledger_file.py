@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from sinks.alertmanager.alert import PendingAlert
 from sinks.alertmanager.ledger import LedgerEntry
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.findings.signals import Finding, SignalKey
 
 ALERT_LEDGER_VERSION: Final = 1
 

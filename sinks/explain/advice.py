@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from alerts.catalogue import BY_NAME
 from alerts.known import known_variables
 from alerts.remedy import steps
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 
 
 @dataclass(frozen=True, slots=True)

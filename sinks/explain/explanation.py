@@ -12,7 +12,7 @@ from sinks.explain.formatting import duration
 from sinks.explain.near_misses import NearMiss, NearMisses
 from sinks.explain.sentences import consumer_sentence, group_sentence, message_sentence, queue_sentence
 from streaming.core.settings import Settings
-from streaming.judge.signals import SEVERITY_RANK, Finding, SignalName
+from streaming.judge.findings.signals import SEVERITY_RANK, Finding, SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView, Snapshot
 
 MAX_SUBJECTS = 10

@@ -1,7 +1,7 @@
 """How near the signals of a queue, message, group or consumer that do not fire are to firing, the nearest first.
 
-Values and limits come from the judge (`streaming.judge.measures`). A value at or beyond its limit is left out: the rule has
-further conditions (something must last for a while, or consumers must be active) that do not hold.
+Values and limits come from the judge (`streaming.judge.findings.measures`). A value at or beyond its limit is left out: the rule
+has further conditions (something must last for a while, or consumers must be active) that do not hold.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Literal
 from sinks.explain.formatting import count, duration, duration_ms, share
 from streaming.core.settings import QueueName, Settings
 from streaming.core.thresholds import Thresholds
-from streaming.judge import measures
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Measured
+from streaming.judge.findings.signals import SignalName
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.measured import Measured
-from streaming.judge.signals import SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 
 Unit = Literal["seconds", "count", "ratio"]

@@ -33,7 +33,7 @@ from sinks.http.views import (
 from sinks.objectives import objective_results
 from sinks.query import MAX_LIMIT, SORTS, QueueQuery, matching, members_of
 from sinks.store import SHOWN_STATUSES, Published, SnapshotStore
-from streaming.judge.signals import SEVERITY_RANK, SIGNAL_NAMES
+from streaming.judge.findings.signals import SEVERITY_RANK, SIGNAL_NAMES
 from streaming.judge.snapshot import QueueView
 
 LISTED_FOR = ("poison", "held", "head", "dead_letter", "oldest")

@@ -15,7 +15,7 @@ from sinks.explain.near_misses import NearMiss
 from sinks.history import Trend
 from sinks.objectives import ObjectiveResult
 from sinks.store import Published, Resolved
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from streaming.judge.snapshot import MessageView, QueueView
 
 Json = dict[str, Any]

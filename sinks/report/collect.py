@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streaming.core.settings import QueueName
-from streaming.judge.signals import SEVERITY_RANK, Finding, SignalChange, SignalKey
+from streaming.judge.findings.signals import SEVERITY_RANK, Finding, SignalChange, SignalKey
 from streaming.judge.snapshot import QueueView, Snapshot
 
 MANY_QUEUES = 100

@@ -9,7 +9,7 @@ from sinks.alertmanager.ledger_file import ALERT_LEDGER_VERSION
 from streaming.checkpoint.versions import LEDGER_VERSION
 from streaming.core.state import upgrades
 from streaming.delivery.outbox import OUTBOX_VERSION
-from streaming.judge import memory
+from streaming.judge.memory import memory
 from streaming.spool.ledger import SPOOL_VERSION
 
 FORMATS: Final[Mapping[str, int]] = {

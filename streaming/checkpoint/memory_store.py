@@ -9,7 +9,7 @@ import structlog
 
 from streaming.checkpoint.state_files import VERSIONS_KEPT, whole_of
 from streaming.folder import Folder
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 
 FOLDER: Final = "judge"
 """Name of the folder in the checkpoint."""

@@ -29,7 +29,7 @@ from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import LedgerDamaged, VersionLedger
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder, make_folder, remove_scratch_files, sync_folder
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.spool.ledger import FOLDER as SPOOLED
 from streaming.spool.ledger import SpoolLedger
 

@@ -25,7 +25,7 @@ from streaming.core.columns import UnreadableBlob, unpack_columns
 from streaming.core.state.state import Packed, ShardState
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 
 _HEAD: Final = re.compile(r"(\d+)-[0-9a-f]{32}\.state")
 

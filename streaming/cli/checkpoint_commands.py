@@ -26,8 +26,8 @@ from streaming.core.state.rows import F_ENDED
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import report_of
 from streaming.folder import LocalFolder
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.signals import SEVERITY_RANK
+from streaming.judge.findings.signals import SEVERITY_RANK
+from streaming.judge.memory.memory import JudgeMemory
 
 
 def inspected(checkpoint: Path) -> Iterator[str]:

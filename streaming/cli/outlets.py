@@ -22,7 +22,7 @@ from streaming.delivery.outbox import Outbox
 from streaming.delivery.outlets import Outlets
 from streaming.delivery.quarantine import quarantine_records
 from streaming.delivery.sender import Deliveries, Delivery, delivery_families
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.job import FolderOf
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streaming.core.events.packet import Quarantined
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 
 

@@ -25,14 +25,14 @@ from streaming.core.state.queues import (
 )
 from streaming.core.thresholds import Thresholds
 from streaming.judge.broker_counts import COUNTS_FRESH_MS
-from streaming.judge.history import DENSE_MS, History
+from streaming.judge.findings.signals import Finding, Severity, SignalKey, SignalName
+from streaming.judge.findings.words import duration_ms
+from streaming.judge.history.history import DENSE_MS, History
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.basis import Basis
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
-from streaming.judge.queue_memory import QueueMemory
-from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
+from streaming.judge.memory.queue_memory import QueueMemory
 from streaming.judge.snapshot import QueueStatus
-from streaming.judge.window import Window
-from streaming.judge.words import duration_ms
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 

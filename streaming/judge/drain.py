@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.judge.conditions import once
+from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
 
 DRAIN_WINDOW_MS = 300_000

@@ -12,27 +12,27 @@ from streaming.core.columns import nonzero
 from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
 from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
-from streaming.judge.aggregated_queues import AggregatedQueues
 from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
-from streaming.judge.evaluation import evaluate
-from streaming.judge.firing import NO_QUEUE
+from streaming.judge.evaluation.evaluation import evaluate
+from streaming.judge.findings.firing import NO_QUEUE
+from streaming.judge.findings.measured import Measured, Near
+from streaming.judge.findings.signals import Finding, SignalChange, SignalKey, SignalName
 from streaming.judge.folding.causes import fold_into_causes
 from streaming.judge.folding.failing import FOLDED_AFTER_MS, fold_explained, oldest_folded
+from streaming.judge.history.samples import sample_table
+from streaming.judge.history.window import Bools, Ints
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.measured import Measured, Near
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.queue_memory import QueueMemory
+from streaming.judge.memory.memory import JudgeMemory
+from streaming.judge.memory.queue_memory import QueueMemory
 from streaming.judge.remember import remember, remember_holds, remember_turns
 from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.rules.table import RULES
-from streaming.judge.samples import sample_table
-from streaming.judge.signals import Finding, SignalChange, SignalKey, SignalName
 from streaming.judge.snapshot import QueueStatus, Snapshot
-from streaming.judge.view import Views
-from streaming.judge.window import Bools, Ints
+from streaming.judge.views.aggregated_queues import AggregatedQueues
+from streaming.judge.views.view import Views
 
 UNCOUNTED_VANISH_MS = 600_000
 """A queue known only by the broker's reports vanishes when none came for this long, and the next one is overdue."""

@@ -7,10 +7,10 @@ they conclude from it is stored after them.
 from __future__ import annotations
 
 from streaming.core.state.duration_buckets import DURATIONS
-from streaming.judge.conditions import Condition, Conditions
+from streaming.judge.conditions.conditions import Condition, Conditions
+from streaming.judge.conditions.outcomes import consumer_marks
 from streaming.judge.context import HOUR_MS, Context
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed_since
-from streaming.judge.outcomes import consumer_marks
 from streaming.judge.rules.config import misconfigured_since
 from streaming.judge.rules.consumers import connected_since, strategy_verdicts
 from streaming.judge.rules.dead_letters import counted_arrivals

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from streaming.judge.measures import slow_hold
-from streaming.judge.words import plural
+from streaming.judge.findings.measures import slow_hold
+from streaming.judge.findings.words import plural
 
 
 @dataclass(frozen=True, slots=True)

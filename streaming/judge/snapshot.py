@@ -22,10 +22,10 @@ from streaming.core.reporting.views import Attempt as Attempt
 from streaming.core.reporting.views import MessageView as MessageView
 from streaming.core.settings import QueueName
 from streaming.core.state.duration_buckets import DURATION_BUCKETS_S as DURATION_BUCKETS_S
+from streaming.judge.findings.measured import Measured
+from streaming.judge.findings.signals import Finding, SignalName
 from streaming.judge.knowledge.basis import BASES as BASES
 from streaming.judge.knowledge.basis import Basis as Basis
-from streaming.judge.measured import Measured
-from streaming.judge.signals import Finding, SignalName
 
 QueueStatus = Literal["ok", "lagging", "failing", "stalled", "stopped", "stale", "unknown"]
 QUEUE_STATUSES: tuple[QueueStatus, ...] = get_args(QueueStatus)

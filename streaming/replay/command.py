@@ -17,9 +17,9 @@ from sinks.report.collect import Collected
 from sinks.report.page import report_page
 from sources.wire import decode_records
 from streaming.core.settings import Settings
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
+from streaming.judge.findings.words import duration_ms, plural
 from streaming.judge.snapshot import Snapshot
-from streaming.judge.words import duration_ms, plural
 from streaming.replay.content import name_of
 from streaming.replay.errors import ReplayError
 from streaming.replay.recording import Recording, Step, check_steps, read_recording

@@ -12,10 +12,10 @@ from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.metrics import Sample, samples
-from streaming.judge.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.replay.recording import Recording, Step, steps
 

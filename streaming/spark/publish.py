@@ -22,10 +22,10 @@ from streaming.core.settings import Settings
 from streaming.delivery.outlets import Outlets
 from streaming.health.losses import NOTHING, KafkaLosses, named
 from streaming.health.monitor import Monitor
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.rewind import rewind_memory
-from streaming.judge.signals import SignalChange
+from streaming.judge.memory.memory import JudgeMemory
+from streaming.judge.memory.rewind import rewind_memory
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.spool_batches import LostFiles, SpoolBatches

@@ -10,9 +10,9 @@ from typing import Any
 from streaming.core.clock import Clock, tick
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.settings import QueueRule, Settings
+from streaming.judge.findings.signals import Finding
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.signals import Finding
+from streaming.judge.memory.memory import JudgeMemory
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import SETTINGS, in_steps, judged

@@ -12,8 +12,8 @@ from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Check, Entry, RawAlertNam
 from alerts.judge_constants import JUDGE_CONSTANTS
 from alerts.remedy import labelled
 from streaming.core.thresholds import Thresholds
+from streaming.judge.findings.signals import SIGNAL_NAMES
 from streaming.judge.metrics import METRIC_BY_NAME
-from streaming.judge.signals import SIGNAL_NAMES
 from tests.alerts.findings import every_finding
 
 THRESHOLDS = {field.name for field in fields(Thresholds)}

@@ -15,8 +15,8 @@ from alerts.explains import EXPLAINS, explained_by
 from lab.notifications import shipped_inhibitions
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import AlertLedger
+from streaming.judge.findings.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 from streaming.judge.folding.failing import FOLDED_INTO, HELD_BACK
-from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"

@@ -20,7 +20,7 @@ from alerts.prometheus_rules import expression, matchers, rule_groups
 from alerts.rules import PROMETHEUS_RULE, PROMETHEUS_RULES, generate, render
 from alerts.units import duration, number, shown, spoken_duration
 from streaming.config.load import load_config
-from streaming.judge.evaluation_schedule import FOLDED
+from streaming.judge.memory.evaluation_schedule import FOLDED
 from tests.alerts.promql import TARGET_LABELS, selectors, template_labels, template_queries, unknown_names
 from tests.services.prometheus import Binaries
 

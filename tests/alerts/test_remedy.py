@@ -13,7 +13,7 @@ from alerts.entry import QUEUE_SYSTEMS, SYSTEM_TITLES, Entry
 from alerts.known import known_variables
 from alerts.remedy import QUOTED, Remedy, labelled, steps
 from sinks.explain.advice import advice
-from streaming.judge.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
+from streaming.judge.findings.signals import SIGNAL_NAMES, Finding, SignalKey, SignalName
 from tests.sinks.fakes import HOSTILE_NAMES
 
 FIX = (

@@ -24,7 +24,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 from streaming.core.track import track
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.snapshot import Snapshot
 from tests.benchmarks.batches import batches
 from tests.benchmarks.figures import Figure, Run

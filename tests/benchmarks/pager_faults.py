@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from queuewatch import watch
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 from tests.benchmarks.pager_legs import Fault
 from tests.services.activemq import ActiveMQ
 from tests.services.node import Node

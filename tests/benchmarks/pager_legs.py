@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 
 Way = Literal["push", "prometheus"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.judge import judge as module
 from streaming.judge.context import Context
-from streaming.judge.evaluation import Evaluation, evaluate
+from streaming.judge.evaluation.evaluation import Evaluation, evaluate
 from tests.core.driving import T0
 
 

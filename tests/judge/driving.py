@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streaming.core.settings import Settings
+from streaming.judge.findings.signals import Finding, SignalChange, SignalName
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.signals import Finding, SignalChange, SignalName
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.snapshot import Snapshot
 from tests.core.driving import T0, run_steps
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.core.settings import Settings
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from tests.core.driving import T0, event
 from tests.judge.driving import Step, in_steps, judged
 

@@ -12,16 +12,16 @@ from streaming.core.clock import Clock, tick
 from streaming.core.reporting.merge import Merged, MergedQueues
 from streaming.core.reporting.report import Purge
 from streaming.core.settings import QueueName, Settings
-from streaming.judge.firing import FiringSignals
+from streaming.judge.findings.firing import FiringSignals
+from streaming.judge.findings.signals import Finding, SignalKey
+from streaming.judge.history.window import FIELDS
 from streaming.judge.judge import judge
 from streaming.judge.knowledge.evidence import Evidence
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.memory_table import MemoryTable
-from streaming.judge.queue_memory import QueueMemory
-from streaming.judge.rewind import rewind_memory
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.memory.memory import JudgeMemory
+from streaming.judge.memory.memory_table import MemoryTable
+from streaming.judge.memory.queue_memory import QueueMemory
+from streaming.judge.memory.rewind import rewind_memory
 from streaming.judge.slow_consumer import new_memory
-from streaming.judge.window import FIELDS
 
 T0 = 1_700_000_000_000
 DAY = 86_400_000

@@ -12,7 +12,7 @@ from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.counted_arrivals import GRACE_MS, MOST_EXACT, CountedArrivals
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from tests.core.driving import T0 as STARTED_AT
 from tests.core.driving import event, run_steps
 from tests.judge.driving import SETTINGS, in_steps, judged

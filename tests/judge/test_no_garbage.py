@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.judge.driving import judged
-from tests.judge.test_memory import everything
+from tests.judge.memory.test_memory import everything
 
 
 @pytest.mark.simulation

@@ -9,7 +9,7 @@ import pytest
 from streaming.judge.metrics import samples
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
-from tests.judge.test_memory import everything
+from tests.judge.memory.test_memory import everything
 
 pytestmark = pytest.mark.simulation
 

@@ -14,8 +14,8 @@ from streaming.core.settings import QueueName, Settings
 from streaming.core.state.duration_buckets import BOUNDS_MS, median_ms, quantile_ms
 from streaming.core.track import track
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.queue_memory import QueueMemory
+from streaming.judge.memory.memory import JudgeMemory
+from streaming.judge.memory.queue_memory import QueueMemory
 from tests.contract.replaying import ev
 from tests.core.state.test_upgrades import stored_states
 from tests.judge.driving import Step, judged

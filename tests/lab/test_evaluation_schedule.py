@@ -18,10 +18,10 @@ from sources.wire import decode_records, encode_ndjson
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.core.thresholds import Thresholds
-from streaming.judge.evaluation_schedule import EvaluationSchedule
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
-from streaming.judge.signals import SignalChange
+from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.snapshot import QueueView, Snapshot
 from streaming.replay.recording import read_recording, steps
 from tests.core.driving import T0, event, run_steps

@@ -15,7 +15,7 @@ from lab.simulation import T0_MS, ms
 from lab.telemetry import INSTRUMENTATIONS, arrived_events, seen
 from streaming.core.events.ahead import AHEAD_MS
 from streaming.core.settings import Settings
-from streaming.judge.signals import SIGNAL_NAMES
+from streaming.judge.findings.signals import SIGNAL_NAMES
 
 FULL = INSTRUMENTATIONS["full"]
 

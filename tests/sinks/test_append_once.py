@@ -14,7 +14,7 @@ from sinks.append_once import AppendOnceFile
 from sinks.records import Record, Undelivered
 from sinks.signal_log import signal_records
 from sinks.topic import RecordTopic, durable_producer
-from streaming.judge.signals import SignalChange, SignalStatus
+from streaming.judge.findings.signals import SignalChange, SignalStatus
 from tests.services.kafka import Kafka
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sinks.lines import metric_line, signal_line, to_json
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.metrics import Sample
-from streaming.judge.signals import SignalChange
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, finding
 
 POISON = finding(

@@ -15,7 +15,7 @@ from sinks.http import HttpSettings, create_app, serve
 from sinks.store import SnapshotStore
 from streaming.core.settings import Settings
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.snapshot import Snapshot
 from tests.core.driving import T0, event, run_steps
 from tests.services.prometheus import start_prometheus

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from sinks.store import Published, SnapshotStore
 from sinks.terminal import change_lines, closing_lines, screen, show
-from streaming.judge.signals import SignalKey
+from streaming.judge.findings.signals import SignalKey
 from streaming.judge.snapshot import Snapshot
 from tests.sinks.fakes import NOW_MS, hostile_snapshot, many_queues, shop_snapshot
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streaming.core.settings import QueueName, Settings
-from streaming.judge.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
-from streaming.judge.words import leaving, plural
+from streaming.judge.findings.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
+from streaming.judge.findings.words import leaving, plural
 
 HELD_TOGETHER = 3
 """With this many messages held too long by one consumer, the consumer hangs; fewer are announced individually."""

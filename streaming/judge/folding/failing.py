@@ -8,7 +8,7 @@ from dataclasses import replace
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import dead_letter_queue
-from streaming.judge.signals import Finding, SignalKey, SignalName
+from streaming.judge.findings.signals import Finding, SignalKey, SignalName
 
 FOLDED_AFTER_MS = 120_000
 """Signals explained by a failing consumer stay folded this long after it recovers: most of its backlog is drained by then."""

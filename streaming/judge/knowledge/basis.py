@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from streaming.core.reporting.report import OrderedQueueReport
 from streaming.core.state.queues import Depth
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.knowledge.windows import no_ends_reported
-from streaming.judge.window import Window
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context

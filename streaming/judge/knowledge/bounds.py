@@ -11,7 +11,7 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.judge.broker_counts import COUNT_LAG_MS
-from streaming.judge.window import Ints, Window
+from streaming.judge.history.window import Ints, Window
 
 BOUND_ERROR_RATIO = 0.05
 """The error of a count that bounds allow for. A count beyond `COUNT_ERROR_RATIO`, which is larger, contradicts, and ends them."""

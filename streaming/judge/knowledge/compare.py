@@ -13,6 +13,7 @@ from operator import sub
 from streaming.core.reporting.report import TrackedAtCount
 from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.evidence import (
     AGREEING_COUNTS,
     EXACT_COUNTS,
@@ -20,7 +21,6 @@ from streaming.judge.knowledge.evidence import (
     Evidence,
     is_near_tracked,
 )
-from streaming.judge.window import Window
 
 PROMPT_MS = 2_500
 """Reports at most this late are in the sample of their time."""

@@ -11,13 +11,13 @@ from streaming.core.reporting.report import AGE_SCOPES, QueueSummary
 from streaming.core.reporting.views import STATES, State
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS, COUNTS_FRESH_MS
+from streaming.judge.findings.measured import Measured
+from streaming.judge.findings.signals import SignalName
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.basis import BasisReason
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound
 from streaming.judge.knowledge.compare import FEWEST_IN_FLIGHT, samples_around
 from streaming.judge.knowledge.evidence import EXACT_COUNTS, REPORTS_LAG_MS, Evidence
-from streaming.judge.measured import Measured
-from streaming.judge.signals import SignalName
-from streaming.judge.window import Window
 
 FEWEST_SENDS = 20
 """Of fewer messages, most may have gone to the consumers that report by chance."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from streaming.judge.findings.signals import SignalName
 from streaming.judge.knowledge.basis import Basis
-from streaming.judge.signals import SignalName
 
 Support = Literal["exact", "seen", "counts"]
 _EVERYWHERE: Mapping[Basis, Support] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.bounds import MOST_UNREPORTED_RATIO, standstill_bound
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
-from streaming.judge.window import Window
 
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; this many in a row may not."""

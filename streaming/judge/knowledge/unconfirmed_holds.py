@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streaming.core.reporting.report import ConsumerHolds
-from streaming.judge.conditions import conditions, once
+from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.context import Context
 
 BELIEVED_AFTER_MS = 60_000

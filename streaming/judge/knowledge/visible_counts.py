@@ -6,9 +6,9 @@ Whatever such a broker counts, it is no less than the visible messages and no mo
 from __future__ import annotations
 
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO, COUNT_LAG_MS
+from streaming.judge.history.window import Window
 from streaming.judge.knowledge.compare import MEMORY_PER_COUNT, has_samples_around, range_between
 from streaming.judge.knowledge.evidence import Evidence
-from streaming.judge.window import Window
 
 CONTRADICTING_COUNTS = 2
 """A single such count may be wrong; this many in a row are a contradiction."""

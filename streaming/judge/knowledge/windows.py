@@ -12,9 +12,9 @@ import numpy as np
 
 from streaming.core.state.queues import Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS
+from streaming.judge.conditions.outcomes import ConsumerMark, consumer_marks
+from streaming.judge.history.window import Ints, Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS
-from streaming.judge.outcomes import ConsumerMark, consumer_marks
-from streaming.judge.window import Ints, Window
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streaming.core.reporting.views import MessageView
 from streaming.judge.context import Context
+from streaming.judge.findings.words import work_time
 from streaming.judge.rules.failing import failing_since, pending_since
-from streaming.judge.words import work_time
 
 
 def usual_attempt_ms(c: Context, message: MessageView) -> int | None:

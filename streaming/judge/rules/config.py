@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
-from streaming.judge.conditions import conditions, once
+from streaming.judge.conditions.conditions import conditions, once
+from streaming.judge.conditions.sliding import FIFO_CALLS
 from streaming.judge.context import FEWEST_HOLDS, Context
-from streaming.judge.signals import Finding, Severity
-from streaming.judge.sliding import FIFO_CALLS
-from streaming.judge.window import Window
-from streaming.judge.words import duration_ms, per_second
+from streaming.judge.findings.signals import Finding, Severity
+from streaming.judge.findings.words import duration_ms, per_second
+from streaming.judge.history.window import Window
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""

@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import ConsumerHolds
-from streaming.judge.conditions import conditions, once
+from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.context import Context
+from streaming.judge.findings.measured import Near
+from streaming.judge.findings.measures import slow_hold
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, seconds, work_time
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import no_ends_reported
-from streaming.judge.measured import Near
-from streaming.judge.measures import slow_hold
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import usual_limit_ms
-from streaming.judge.signals import Finding
 from streaming.judge.slow_consumer import (
     ConsumerReport,
     StrategyMemory,
@@ -28,7 +29,6 @@ from streaming.judge.slow_consumer import (
     judge_prefetch,
     judge_zombie,
 )
-from streaming.judge.words import duration_ms, seconds, work_time
 
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""

@@ -9,14 +9,14 @@ from typing import Any
 from streaming.core.clock import CLOCKS_DIFFER_MS
 from streaming.core.reporting.report import Arrival
 from streaming.core.state.queues import DEFAULT_DELIVERIES, Depth, known_retention_s
-from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_ERROR_RATIO
-from streaming.judge.conditions import once
+from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.counted_arrivals import CountedArrivals
+from streaming.judge.findings import measures
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, seconds
 from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_from
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
 
 
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:

@@ -11,16 +11,16 @@ import numpy as np
 from streaming.core.columns import nonzero
 from streaming.core.reporting.views import MessageView
 from streaming.core.thresholds import Thresholds
-from streaming.judge import measures
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
+from streaming.judge.conditions.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
+from streaming.judge.conditions.sliding import FAILED
 from streaming.judge.context import Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Near
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, leaving, seconds
 from streaming.judge.knowledge.windows import failures_are_proved, failures_are_proved_of
-from streaming.judge.measured import Near
-from streaming.judge.outcomes import ConsumerMark, Outcomes, consumer_marks, mark_every_ms, outcomes
-from streaming.judge.queue_memory import QueueMemory
-from streaming.judge.signals import Finding
-from streaming.judge.sliding import FAILED
-from streaming.judge.words import duration_ms, leaving, seconds
+from streaming.judge.memory.queue_memory import QueueMemory
 
 QUICK_SLICE_MS = 10_000
 QUICK_APART_MS = 20_000

@@ -13,16 +13,16 @@ from streaming.core.columns import nonzero
 from streaming.core.reporting.report import ConsumerHolds, StuckGroup
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.duration_buckets import quantile_ms
-from streaming.judge import measures
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Near
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.basis import some_went_unseen
-from streaming.judge.measured import Near
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, refused, seconds
 
 CUT_OFF_MS = 240_000
 """A queue with counts was cut off if neither these nor events arrived for this long…"""

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaming.core.columns import nonzero
-from streaming.judge import measures
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, per_second, plural, seconds, work_time
+from streaming.judge.history.window import Ints, Window
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.groups import standing_groups
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over
 from streaming.judge.rules.status import WINDOW_MS, is_lagging
-from streaming.judge.signals import Finding
-from streaming.judge.window import Ints, Window
-from streaming.judge.words import duration_ms, per_second, plural, seconds, work_time
 
 CHANGED_FACTOR = 1.5
 BUSY_RATIO = 0.1

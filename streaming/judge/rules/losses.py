@@ -7,10 +7,10 @@ from typing import Any
 
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Loss
 from streaming.judge.context import Context
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, seconds
 from streaming.judge.rules.dead_letters import receives_of_dead_letter
 from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_from
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
 
 
 def message_dropped(c: Context) -> Iterator[Finding]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from streaming.core.reporting.views import MessageView
 from streaming.core.state.queues import reports_no_dead_letter_queue
-from streaming.judge import measures
 from streaming.judge.context import Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, refused, seconds
 
 
 def poison_message(c: Context) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streaming.judge.conditions import once
+from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 
 
 @once

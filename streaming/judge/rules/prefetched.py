@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from streaming.core.reporting.report import ConsumerHolds
-from streaming.judge import measures
-from streaming.judge.conditions import condition, conditions
+from streaming.judge.conditions.conditions import condition, conditions
 from streaming.judge.context import FEWEST_HOLDS, Context
+from streaming.judge.findings import measures
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.turns import longest_turn_ms
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.core.reporting.report import Purge
-from streaming.judge.conditions import once
+from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, seconds
 from streaming.judge.knowledge.signal_requirements import supported
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
 
 
 def queue_purged(c: Context) -> Iterator[Finding]:

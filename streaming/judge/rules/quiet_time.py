@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.core.reporting.report import Rank
 from streaming.judge.context import Context
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 
 
 def latest_findings(c: Context, findings: Iterable[Finding], happened: str) -> list[Finding]:

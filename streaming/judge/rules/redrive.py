@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streaming.judge.broker_counts import overdue_from
-from streaming.judge.conditions import conditions
+from streaming.judge.conditions.conditions import conditions
 from streaming.judge.context import DAY_MS, Context
-from streaming.judge.signals import Finding
-from streaming.judge.words import duration_ms, plural, seconds
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, seconds
 
 FAILED_SHOWN_MS = DAY_MS
 """A failed task that is not repeated remains the last one for ever: it is shown for a day."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streaming.judge import measures
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
+from streaming.judge.conditions.sliding import RETRIED
 from streaming.judge.context import Context
-from streaming.judge.measured import Measured, Near
-from streaming.judge.signals import Finding
-from streaming.judge.sliding import RETRIED
-from streaming.judge.words import duration_ms, seconds
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Measured, Near
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, seconds
 
 
 class _Retries(NamedTuple):

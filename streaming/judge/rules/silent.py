@@ -11,15 +11,15 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER
-from streaming.judge import measures
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
-from streaming.judge.history import SAMPLE_EVERY_MS
-from streaming.judge.measured import Measured, Near
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Measured, Near
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, seconds
+from streaming.judge.history.history import SAMPLE_EVERY_MS
+from streaming.judge.history.window import Window
 from streaming.judge.rules.stalled import stalled_since
-from streaming.judge.signals import Finding
-from streaming.judge.window import Window
-from streaming.judge.words import duration_ms, seconds
 
 SLOT_MS = 600_000
 FEWEST_SLOTS = 3

@@ -10,17 +10,17 @@ import numpy as np
 from streaming.core.columns import nonzero
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.state.queues import NEVER
-from streaming.judge import measures
 from streaming.judge.broker_counts import COUNT_LAG_MS
-from streaming.judge.conditions import condition, once
+from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.measured import Measured, Near
+from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural, seconds
+from streaming.judge.history.window import Bools, Ints
 from streaming.judge.knowledge.pauses import longest_of_schedule, may_be_schedule
 from streaming.judge.knowledge.unseen_receives import receives_are_unseen
-from streaming.judge.measured import Measured, Near
 from streaming.judge.rules.prefetched import USUAL_FACTOR, passed_over, stuck_windows_since, unusual_turn_ms, waiting_in_windows
-from streaming.judge.signals import Finding
-from streaming.judge.window import Bools, Ints
-from streaming.judge.words import duration_ms, plural, seconds
 
 COUNTS_RECENT_MS = 300_000
 """A stall inferred from counts needs a count this recent."""

@@ -15,12 +15,12 @@ from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS, overdue_from
 from streaming.judge.context import Context
-from streaming.judge.history import History
+from streaming.judge.history.history import History
+from streaming.judge.history.window import Bools, Ints, Window
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import stuck_windows_since
 from streaming.judge.rules.stalled import is_long_stalled, is_usual_work, stalled_since
 from streaming.judge.snapshot import QueueStatus
-from streaming.judge.window import Bools, Ints, Window
 
 WINDOW_MS = 300_000
 IDLE_MS = WINDOW_MS // 2 + COUNT_LAG_MS

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from streaming.judge.context import Context
-from streaming.judge.measured import Near
+from streaming.judge.findings.measured import Near
+from streaming.judge.findings.signals import Finding
 from streaming.judge.rules import (
     config,
     consumers,
@@ -27,7 +28,6 @@ from streaming.judge.rules import (
     stalled,
     telemetry,
 )
-from streaming.judge.signals import Finding
 
 Rule = Callable[[Context], Iterator[Finding] | Iterator[Finding | Near]]
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from streaming.core.clock import Clock, senders_are_ahead
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
-from streaming.judge import measures
-from streaming.judge.conditions import condition
+from streaming.judge.conditions.conditions import condition
 from streaming.judge.context import DAY_MS, Context
+from streaming.judge.findings import measures
+from streaming.judge.findings.signals import Finding, SignalKey
+from streaming.judge.findings.words import duration_ms, plural, seconds
 from streaming.judge.knowledge.learn import COVERAGE_OFF
 from streaming.judge.knowledge.signal_requirements import withheld
 from streaming.judge.knowledge.unseen_moves import unseen_moves
-from streaming.judge.signals import Finding, SignalKey
-from streaming.judge.words import duration_ms, plural, seconds
 
 FORGET_COLLECTOR_MS = DAY_MS
 """A collector silent for a day was removed and is not expected back."""

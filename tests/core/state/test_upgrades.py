@@ -35,7 +35,7 @@ from streaming.core.state.upgrades import (
 )
 from streaming.core.track import track
 from streaming.judge.judge import judge
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.metrics import samples
 from streaming.judge.snapshot import NO_BUCKETS, Duration
 from tests.streaming.checkpoints import FOLDER, NAMES, unpacked

@@ -18,8 +18,8 @@ from streaming.core.state.duration_buckets import DURATION_BUCKETS_S, DURATIONS,
 from streaming.core.state.queues import TOTALS
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import report_of
-from streaming.judge.durations import durations
 from streaming.judge.snapshot import Duration, NativeBuckets
+from streaming.judge.views.durations import durations
 from tests.core.driving import event, run_steps
 from tests.core.maintenance.test_reshard import go_on
 

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 from tests.core.driving import T0, event, run_steps
 from tests.judge.driving import judged
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streaming.core.settings import Settings
+from streaming.judge.findings.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.folding.causes import fold_into_causes
-from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
 
 QUEUE = ("aws_sqs", "", "q")
 

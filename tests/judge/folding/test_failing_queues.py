@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 from tests.contract.replaying import ev, ms
 from tests.judge.driving import Judged, in_steps, judged
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.bounds import send_bound, settlement_bound, standstill_bound
-from streaming.judge.window import COLUMN, FIELDS, Window
 
 STEP_MS = 10_000
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from streaming.core.settings import QueueName, Settings
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.knowledge.queue import least_ages
-from streaming.judge.window import COLUMN, FIELDS, Window
 from tests.contract.replaying import ev
 from tests.core.driving import T0, run_steps
 from tests.judge.driving import in_steps, judged

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from streaming.core.state.queues import NEVER
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.basis import passed_over
 from streaming.judge.knowledge.evidence import Claim, Evidence
-from streaming.judge.window import COLUMN, FIELDS, Window
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged

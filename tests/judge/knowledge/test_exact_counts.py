@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from streaming.core.state.queues import Depth
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.compare import compare_count
 from streaming.judge.knowledge.evidence import EXACT_FOR_MS, Evidence
-from streaming.judge.window import COLUMN, FIELDS, Window
 
 POLL_MS = 30_000
 

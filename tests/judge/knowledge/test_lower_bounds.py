@@ -8,10 +8,10 @@ import pytest
 from streaming.core.reporting.report import QueueSummary
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queues import NEVER, Depth
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.compare import compare_count
 from streaming.judge.knowledge.evidence import Claim, Evidence
 from streaming.judge.knowledge.queue import least_ages
-from streaming.judge.window import COLUMN, FIELDS, Window
 from tests.contract.replaying import ev
 from tests.core.driving import T0, run_steps
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from streaming.judge.findings.signals import SIGNAL_NAMES
 from streaming.judge.knowledge.basis import BASES
 from streaming.judge.knowledge.signal_requirements import SUPPORT, supported, withheld
-from streaming.judge.signals import SIGNAL_NAMES
 
 
 def test_every_signal_declares_what_it_needs() -> None:

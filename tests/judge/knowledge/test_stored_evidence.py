@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streaming.judge.counted_arrivals import CountedArrivals
-from streaming.judge.earlier_memory import EVIDENCE_ORDER, arrivals_of, evidence_of
 from streaming.judge.knowledge.evidence import Claim, Evidence
+from streaming.judge.memory.earlier_memory import EVIDENCE_ORDER, arrivals_of, evidence_of
 
 
 def stored(evidence: Evidence) -> list[Any]:

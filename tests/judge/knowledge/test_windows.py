@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streaming.judge.history.window import COLUMN, FIELDS, Window
 from streaming.judge.knowledge.windows import came_back, every_end_is_reported
-from streaming.judge.window import COLUMN, FIELDS, Window
 
 
 def totals(**ends: int) -> Window:

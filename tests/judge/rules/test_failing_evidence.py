@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 from tests.core.driving import T0, event
 from tests.judge.driving import in_steps, judged
 

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from streaming.core.thresholds import Thresholds
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 

@@ -11,7 +11,7 @@ from lab.harness import run
 from lab.scenarios.matrix import one_consumer_dead, poison
 from lab.telemetry import INSTRUMENTATIONS, seen
 from streaming.core.settings import QueueRule, Settings
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from tests.contract.replaying import ev
 from tests.contract.test_incidents import flow
 from tests.judge.driving import in_steps, judged

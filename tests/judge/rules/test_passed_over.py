@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.signals import Finding, SignalName
+from streaming.judge.findings.signals import Finding, SignalName
 from tests.contract.replaying import ev
 from tests.judge.driving import in_steps, judged
 

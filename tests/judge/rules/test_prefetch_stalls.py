@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 from tests.contract.replaying import ev
 from tests.core.driving import T0
 from tests.judge.driving import Judged, in_steps, judged

@@ -15,7 +15,7 @@ from lab.scenarios import activemq, faults, incidents, operations
 from lab.telemetry import INSTRUMENTATIONS, seen
 from streaming.judge import judge as module
 from streaming.judge.context import Context
-from streaming.judge.queue_memory import QueueMemory
+from streaming.judge.memory.queue_memory import QueueMemory
 from streaming.judge.rules.table import RULES
 
 TRIGGER_MS = 10_000

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from streaming.core.thresholds import Thresholds
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from tests.core.driving import T0, event
 from tests.judge.driving import SETTINGS, Step, in_steps, judged
 

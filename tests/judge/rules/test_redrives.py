@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.signals import SignalName
 from tests.core.driving import T0, event
 from tests.judge.driving import Judged, judged
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.core.settings import Settings
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from tests.contract.replaying import ev
 from tests.judge.driving import Judged, in_steps, judged
 

@@ -14,7 +14,7 @@ from sinks.alertmanager.alert import PendingAlert, annotations_of, labels_of, pa
 from sinks.alertmanager.config import AlertmanagerConfig
 from sinks.alertmanager.ledger import ENDED_KEPT_MS, AlertLedger, LedgerEntry
 from sinks.alertmanager.ledger_file import from_bytes, to_bytes
-from streaming.judge.signals import Finding, Severity
+from streaming.judge.findings.signals import Finding, Severity
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, SCOPE, finding, shop_snapshot
 
 RULES = AlertRulesConfig()

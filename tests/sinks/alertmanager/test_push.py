@@ -27,7 +27,7 @@ from alerts.config import AlertRulesConfig
 from sinks.alertmanager import AlertmanagerConfig, AlertmanagerPush, Destination
 from sinks.alertmanager.ledger_file import from_bytes
 from sinks.clock import wall_ms
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from streaming.judge.snapshot import Snapshot
 from tests.alerts.scrape import listening
 from tests.services.process import free_port

@@ -8,8 +8,8 @@ import pytest
 
 from sinks.explain.near_misses import NearMiss, NearMisses
 from streaming.core.settings import QueueRule, Settings
-from streaming.judge.measured import Measured
-from streaming.judge.signals import SignalName
+from streaming.judge.findings.measured import Measured
+from streaming.judge.findings.signals import SignalName
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 from tests.contract.replaying import ev
 from tests.core.driving import T0

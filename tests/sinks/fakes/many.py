@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from streaming.judge.signals import Finding
+from streaming.judge.findings.signals import Finding
 from streaming.judge.snapshot import (
     ConsumerView,
     GroupView,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from streaming.judge.signals import Finding, SignalName
+from streaming.judge.findings.signals import Finding, SignalName
 from tests.contract.replaying import ev, ms
 from tests.judge.driving import Step, in_steps, judged
 from tests.sinks.fakes.shop_messages import ShopMessages

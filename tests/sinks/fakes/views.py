@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.core.state.queues import TOTALS
-from streaming.judge.signals import Finding, Severity, SignalKey, SignalName
+from streaming.judge.findings.signals import Finding, Severity, SignalKey, SignalName
 from streaming.judge.snapshot import (
     AGE_BUCKETS_S,
     AGE_SCOPES,

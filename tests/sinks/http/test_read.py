@@ -17,8 +17,8 @@ from sinks.http import RUNBOOK_PATH, HttpSettings, Page
 from sinks.http.responses import takes_gzip
 from sinks.native_histograms import PROTOBUF_TYPE
 from streaming.core.settings import QueueName, QueueRule, Settings
-from streaming.judge.aggregated_queues import aggregate_views
 from streaming.judge.snapshot import AgeScope, Duration, Snapshot
+from streaming.judge.views.aggregated_queues import aggregate_views
 from tests.sinks.fakes import (
     HOSTILE_NAMES,
     NOW_MS,

@@ -10,9 +10,9 @@ from playwright.sync_api import Page, Request, expect
 
 from sinks.clock import wall_ms
 from streaming.core.settings import QueueName
-from streaming.judge.aggregated_queues import aggregate_views
-from streaming.judge.signals import Finding, SignalKey
+from streaming.judge.findings.signals import Finding, SignalKey
 from streaming.judge.snapshot import Snapshot
+from streaming.judge.views.aggregated_queues import aggregate_views
 from tests.sinks.fakes import finding, many_queues, queue_view, shop_snapshot
 from tests.sinks.page.conftest import Q, StartVisit, Visit
 

@@ -16,7 +16,7 @@ from sinks.report.collect import Collected, QueueSeries, Span
 from sinks.report.page import report_page
 from sinks.report.pictures import queue_picture
 from streaming.core.settings import QueueName
-from streaming.judge.signals import Finding, Severity, SignalChange, SignalKey, SignalName
+from streaming.judge.findings.signals import Finding, Severity, SignalChange, SignalKey, SignalName
 from tests.sinks.fakes import HOSTILE_NAMES
 from tests.sinks.page.test_looks import CONTRASTS, wider_than_the_window
 from tests.sinks.report.recordings import page_of, poisoned

@@ -9,7 +9,7 @@ import pytest
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.checkpoint.state_files import EARLIER_EVERY, RECENT_KEPT, VERSIONS_KEPT
 from streaming.folder import LocalFolder
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 
 
 def saved(folder: LocalFolder, *batch_ids: int) -> MemoryStore:

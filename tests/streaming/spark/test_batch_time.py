@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from streaming.checkpoint.memory_store import MemoryStore
 from streaming.folder import LocalFolder
-from streaming.judge.memory import JudgeMemory
+from streaming.judge.memory.memory import JudgeMemory
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.in_task import BEFORE, task_now_ms
 from tests.streaming.spark.live import Live

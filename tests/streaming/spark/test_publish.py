@@ -20,7 +20,7 @@ from streaming.core.settings import Settings
 from streaming.delivery.outlets import Outlets
 from streaming.folder import LocalFolder
 from streaming.health.monitor import Monitor
-from streaming.judge.signals import SignalChange
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.batch_time import BatchTimes
 from streaming.spark.decode import decode_and_route

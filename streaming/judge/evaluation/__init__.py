@@ -1,0 +1,1 @@
+"""The result of judging one queue, and how long it remains valid."""

@@ -1,0 +1,40 @@
+"""Convert the present of all queues to rows of the history."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming.core.reporting.merge import MergedQueues
+from streaming.core.reporting.queue_columns import INTEGERS, LATEST_COUNT
+from streaming.core.reporting.views import STATES
+from streaming.core.state.queues import END_TOTALS, NEVER, TOTALS
+from streaming.judge.history.window import COLUMN, FIELDS, Ints
+
+_SAME = tuple(name for name in FIELDS if name in TOTALS)
+_SAME_FROM = [TOTALS.index(name) for name in _SAME]
+_SAME_TO = [COLUMN[name] for name in _SAME]
+_READ = [INTEGERS.index(name) for name in (*STATES, *LATEST_COUNT)]
+_READ_TO = [COLUMN[name] for name in (*(f"tracked_{state}" for state in STATES), *LATEST_COUNT)]
+_SETTLED_FROM = [TOTALS.index(name) for name in END_TOTALS]
+
+
+def sample_table(queues: MergedQueues, places: Ints) -> Ints:
+    """Return a row of FIELDS for each of the queues at `places`."""
+    table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
+    totals = queues.totals[places]
+    integers = queues.integers[_READ][:, places]
+    states = integers[: len(STATES)]
+    table[:, _SAME_TO] = totals[:, _SAME_FROM]
+    table[:, _READ_TO] = integers.T
+    reconciled, found_later = (totals[:, TOTALS.index(name)] for name in ("reconciled", "found_later"))
+    ended = totals[:, _SETTLED_FROM].sum(axis=1)
+    oldest = queues.oldest[places, 1]
+    for name, values in (
+        ("settled", ended - found_later),
+        ("departed", ended - reconciled),
+        ("oldest_visible_at", np.where((states[0] > 0) & (oldest < NEVER), oldest, 0)),
+        ("unsettled", states.sum(axis=0)),
+        ("present", 1),
+    ):
+        table[:, COLUMN[name]] = values
+    return table

@@ -1,0 +1,67 @@
+"""Queues are judged when their next evaluation is due: what is published is the same as if all were judged in every step."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming.core.settings import Settings
+from streaming.core.thresholds import Thresholds
+from streaming.judge.judge import judge
+from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
+from streaming.judge.memory.memory import JudgeMemory
+from tests.core.driving import event, run_steps
+from tests.judge.driving import in_steps
+from tests.judge.random_traffic import RandomQueue
+
+pytestmark = pytest.mark.simulation
+
+QUEUES, EVERY_S, UNTIL_S = 12, 15, 2_700
+SEEDS = max(1, int(os.environ.get("QUEUEWATCH_EXAMPLES", "60")) // 15)
+"""`QUEUEWATCH_EXAMPLES=1500` tries a hundred, a few seconds each."""
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_as_if_every_queue_were_judged_in_every_step(seed: int) -> None:
+    """Signals, their evidence and everything else that is published about a queue."""
+    r = random.Random(seed)
+    settings = Settings(now_is_event_time=True, defaults=random_limits(r))
+    events: list[dict[str, Any]] = [event("heartbeat", 1000 * at, consumer="collector") for at in range(0, UNTIL_S, 30)]
+    for i in range(QUEUES):
+        events += RandomQueue(r, f"queue-{i}").events(UNTIL_S)
+    steps = in_steps(sorted(events, key=lambda e: e["at"]), EVERY_S, UNTIL_S)
+    scheduled, every = JudgeMemory.empty(), JudgeMemory.empty()
+    for merged in run_steps(steps, settings):
+        scheduled, some, changes = judge(scheduled, merged, merged.now, settings)
+        views = list(some.queues)
+        # Nothing is known of evaluations before, so every queue is due.
+        every, all_, all_changes = judge(replace(every, schedule=EvaluationSchedule()), merged, merged.now, settings)
+        assert changes == all_changes
+        for view, other in zip(views, all_.queues, strict=True):
+            assert replace(view, revision=0) == replace(other, revision=0)
+
+
+def random_limits(r: random.Random) -> Thresholds:
+    """Return the usual limits, or others with windows as long as the judge remembers."""
+    if r.random() < 0.2:
+        return Thresholds()
+    return Thresholds(
+        failing_window_s=r.choice((300, 900, 1_200, 1_800)),
+        failing_ratio=r.choice((0.02, 0.1, 0.5)),
+        failing_min_deliveries=r.choice((3, 20)),
+        short_window_s=r.choice((300, 900, 1_500, 2_000)),
+        short_window_min_deliveries=r.choice((1, 5)),
+        retry_storm_window_s=r.choice((300, 900, 1_500)),
+        retry_storm_ratio=r.choice((0.05, 0.2, 0.5)),
+        retry_storm_min_deliveries=r.choice((2, 10)),
+        fifo_limit_s=r.choice((300, 900, 1_200)),
+        fifo_call_limit=1,
+        fifo_limit_ratio=r.choice((0.01, 0.02, 0.1)),
+        silent_messages=r.choice((3, 20)),
+        stalled_s=r.choice((60, 300, 1_200)),
+        coverage_s=r.choice((100, 600)),
+    )
