@@ -10,7 +10,7 @@ from streaming.core.reporting.aggregate import report
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
-from streaming.core.tracking.admission import TOO_MANY_MESSAGES, admit
+from streaming.core.tracking.admission import admit
 from streaming.core.tracking.apply import apply_events
 from streaming.core.tracking.queue_events import apply_queue_events
 from streaming.core.tracking.settle import settle_by_time
@@ -34,8 +34,8 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     for name in sorted(events.unordered_queues):
         state.queues[state.queue_number(name)].deny_order()
     apply_queue_events(state, events, settings)
-    if left_out := apply_events(state, events, settings):
-        refused[TOO_MANY_MESSAGES] = left_out
+    left_out = apply_events(state, events, settings)
+    refused += left_out.events
     for name, skew_ms in events.skews.items():
         if name in state.queues.index:
             record = state.queues[state.queues.index[name]]
@@ -47,7 +47,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     settle_by_time(state, events, now, settings)
     # Not earlier: a step may be longer than the lateness, and what ended during it must not count as forgotten before this.
     state.high_water = max(state.high_water, _newest(packet, now, settings))
-    shard_report = report(state, now, before, packet.quarantine, settings)
+    shard_report = report(state, now, before, [*packet.quarantine, *left_out.examples], settings)
     compact(state, settings)
     return state, shard_report
 

@@ -6,6 +6,10 @@ into epochs, which are applied one after another.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
@@ -24,6 +28,7 @@ from streaming.core.events.events import (
 from streaming.core.events.flags import BY_RECEIVE, PRIMARY
 from streaming.core.events.late import is_late
 from streaming.core.events.order import message_order
+from streaming.core.events.packet import Quarantined
 from streaming.core.hashing import row_key
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, T_FOUND_LATER
@@ -39,35 +44,47 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
-from streaming.core.tracking.admission import over_capacity
+from streaming.core.tracking.admission import TOO_MANY_MESSAGES, over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
 from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, outdated_losses, remember_outdated_ends, returns
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses, was_moved_by_receive
 from streaming.core.tracking.placeholder_rows import replace_placeholders
-from streaming.core.tracking.results import ACCEPTED, TOO_LATE, count_results
+from streaming.core.tracking.results import ACCEPTED, NOT_APPLIED, TOO_LATE, count_results
 from streaming.core.tracking.retention import has_run_out
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
 
 _SETTLES = frozenset({DELETED, EXPIRED, DROPPED})
+REUSED_ID: Final = "reused_id"
+MOST_EPOCHS = 200
+"""Epochs of one message that are applied in one step. What ends and returns more often than that is not one message, but an id
+that a sender uses for all of them."""
+REUSED_IDS_NAMED = 10
+"""At most so many of them are kept for inspection in a step."""
 
 
-def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
-    """Apply all rows of `events` to `state` (registers, totals, results), adding rows for new messages while there is room.
+@dataclass(slots=True)
+class LeftOut:
+    """The events of a step that were not applied: how many, by reason, and some of them for inspection."""
 
-    Returns how many events were left out because there was none.
-    """
+    events: Counter[str] = field(default_factory=Counter)
+    examples: list[Quarantined] = field(default_factory=list)
+
+
+def apply_events(state: ShardState, events: Events, settings: Settings) -> LeftOut:
+    """Apply all rows of `events` to `state` (registers, totals, results), adding rows for new messages while there is room."""
+    left_out = LeftOut()
     if not len(events):
-        return 0
+        return left_out
     events = name_targets(state, events, settings)
     queue_map = _queue_numbers(state, events)
     columns = _without_moves_to_live_queues(state, _sorted_by_message(events, queue_map, state))
     columns = _without_known_moves(state, columns, settings)
     key = columns["key"]
     if not len(key):
-        return 0
+        return left_out
     starts = nonzero(run_starts(key))
     late = is_late(columns["at"], columns["flags"], state.oldest_timely_at(settings))
     keys = key[starts]
@@ -82,13 +99,12 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     results = np.where(late, TOO_LATE, ACCEPTED).astype(np.uint8)
     id_bytes = _id_bytes(events, columns["text"][starts])
     outside = over_capacity(state, ~found & ~skip, columns["at"][starts], id_bytes, settings)
-    left_out = 0
     if skip.any() or outside.any():
         lengths = np.diff(np.append(starts, len(key)))
         of_skipped = np.repeat(skip, lengths)
         count_results(state, results[of_skipped], columns["flags"][of_skipped])
         of_outside = np.repeat(outside, lengths)
-        left_out = int(((columns["flags"][of_outside] & PRIMARY) != 0).sum())
+        left_out.events[TOO_MANY_MESSAGES] = int(((columns["flags"][of_outside] & PRIMARY) != 0).sum())
         np.maximum.at(state.queues.column("left_out_at"), columns["queue"][of_outside], columns["at"][of_outside])
         keep = nonzero(~of_skipped & ~of_outside)
         columns = {name: values[keep] for name, values in columns.items()}
@@ -103,8 +119,9 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> int:
     new = ~found
     if new.any():
         rows = _insert(state, events, columns, starts, keys, rows, new)
-    results = _apply_in_epochs(state, events, Segments(columns, starts, rows), results, settings)
-    count_results(state, results, columns["flags"])
+    results = _apply_in_epochs(state, events, Segments(columns, starts, rows), results, settings, left_out)
+    applied = results != NOT_APPLIED
+    count_results(state, results[applied], columns["flags"][applied])
     return left_out
 
 
@@ -121,13 +138,18 @@ def _insert(
     return rows
 
 
-def _apply_in_epochs(state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings) -> Array:
+def _apply_in_epochs(
+    state: ShardState, events: Events, seg: Segments, results: Array, settings: Settings, left_out: LeftOut
+) -> Array:
     """Apply the events of all messages, and return the results. What follows a redelivery of an ended message comes later."""
     columns = seg.columns
     columns["came_earlier"] = came_earlier(state, seg)
     epochs = _epochs(state, columns, seg.starts, seg.rows)
     if epochs is None:
         return apply_segments(state, events, seg, results, settings)
+    if int(epochs.max()) >= MOST_EPOCHS:
+        epochs = _without_most(state, seg, epochs, left_out)
+        results = np.where(epochs < 0, NOT_APPLIED, results).astype(np.uint8)
     per_event_row = np.repeat(seg.rows, seg.lengths)
     for epoch in range(int(epochs.max()) + 1):
         chosen = nonzero(epochs == epoch)
@@ -140,6 +162,26 @@ def _apply_in_epochs(state: ShardState, events: Events, seg: Segments, results: 
             _reopen(state, part_rows, anew=part["code"][part_starts] != RECEIVED)
         results[chosen] = apply_segments(state, events, Segments(part, part_starts, part_rows), results[chosen], settings)
     return results
+
+
+def _without_most(state: ShardState, seg: Segments, epochs: Array, left_out: LeftOut) -> Array:
+    """Leave out all but the first epochs and the last one of messages that have too many; return -1 for the events of the others.
+
+    The last one decides how the message is now. It follows an end, as the one does whose place it takes.
+    """
+    last = np.maximum.reduceat(epochs, seg.starts)
+    kept = (epochs < MOST_EPOCHS - 1) | (epochs == np.repeat(last, seg.lengths))
+    primary = (seg["flags"] & PRIMARY) != 0
+    left_out.events[REUSED_ID] += int((primary & ~kept).sum())
+    reused = nonzero(last >= MOST_EPOCHS)[:REUSED_IDS_NAMED]
+    queues = [state.queues.names[number] for number in seg["queue"][seg.starts[reused]].tolist()]
+    for name, message_id, times in zip(queues, state.message_ids(seg.rows[reused]), last[reused].tolist(), strict=True):
+        detail = (
+            f"message {message_id!r} of {name.system} queue {name.queue} ended and came back {times} times within one batch; "
+            f"{times + 1 - MOST_EPOCHS} of these are left out: give each message an id of its own"
+        )
+        left_out.examples.append(Quarantined(REUSED_ID, detail, b"", "", None))
+    return np.where(kept, np.minimum(epochs, MOST_EPOCHS - 1), -1)
 
 
 def _queue_numbers(state: ShardState, events: Events) -> Array:

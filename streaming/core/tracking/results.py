@@ -12,6 +12,8 @@ from streaming.core.state.state import ShardState
 
 ACCEPTED, DUPLICATE, TOO_LATE, DATED_AHEAD = range(4)
 """DATED_AHEAD: accepted, but dated in the future."""
+NOT_APPLIED = 4
+"""Left out, and counted as invalid."""
 _NAMES: Sequence[str] = ("accepted", "duplicate", "late", "ahead")
 """The totals of the shard by these codes."""
 
