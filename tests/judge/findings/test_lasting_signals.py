@@ -142,10 +142,26 @@ def half_seen() -> list[dict[str, Any]]:
     return [*moved, *(polled("d", minute, visible=40 if minute < 55 else 20) for minute in range(56))]
 
 
+def expiring(queue: str) -> list[dict[str, Any]]:
+    """A dead letter whose retention of an hour ends 3,310 s after the first event."""
+    sent_at = T0 - 290_000 if queue == "d" else T0  # in a FIFO queue, retention starts anew with the move
+    last = event("received", 1_000, "source", message_id="m", receive_count=5, sent_at=sent_at, consumer="w")
+    moved = event("dead_lettered", 2_000, "source", message_id="m", to_queue=queue)
+    retention_s = 3_600 if queue == "d" else 3_308
+    return [last, moved, *(polled(queue, minute, visible=1, retention_s=retention_s) for minute in range(56))]
+
+
 @pytest.mark.parametrize(
-    ("events", "signal"), [(silent(), "QueueSilent"), (half_seen(), "TelemetryPartial")], ids=["silent", "half seen"]
+    ("events", "signal"),
+    [
+        (silent(), "QueueSilent"),
+        (half_seen(), "TelemetryPartial"),
+        (expiring("d"), "DeadLetterExpiring"),
+        (expiring("d.fifo"), "DeadLetterExpiring"),
+    ],
+    ids=["silent", "half seen", "expiring", "expiring in a FIFO queue"],
 )
-def test_a_signal_about_what_is_missing_is_refreshed_every_ten_seconds(
+def test_a_signal_that_may_last_for_days_is_refreshed_every_ten_seconds(
     events: list[dict[str, Any]], signal: SignalName, evaluated: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins and ends at the same step as if the queue were judged in every step. From 3,200 s on steps take a second."""
