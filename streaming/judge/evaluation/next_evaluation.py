@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from streaming.core.reporting.views import STATES
@@ -37,8 +37,8 @@ from streaming.judge.rules.status import IDLE_MS, WINDOW_MS, stale_from
 from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.snapshot import QueueStatus
 
-_STANDING = frozenset({"ok", "stale", "unknown"})
-"""Statuses that only an arrival, or one of the moments below, ends."""
+_STANDING = frozenset({"ok", "stale", "stopped", "unknown"})
+"""Statuses that only an arrival, or one of the moments below, ends. Nobody may come back to a stopped queue for weeks."""
 _LASTING = frozenset(lasting.name for lasting in (backlog_since, expected_since, silent_since, uncovered_since))
 """Conditions that only a report about the queue ends, as it does those of `misconfigured_since`."""
 
@@ -52,14 +52,16 @@ class NextEvaluation(NamedTuple):
     """From then on more may be known: a count can be compared, or bounds are old. It may wait: see `evaluation_schedule`."""
 
 
-def next_evaluation(c: Context, status: QueueStatus, time_to_drain_s: float | None, found: Iterable[SignalKey]) -> NextEvaluation:
+def next_evaluation(
+    c: Context, status: QueueStatus, time_to_drain_s: float | None, found: Collection[SignalKey]
+) -> NextEvaluation:
     """Return when this queue must be judged again. `found`: what its rules found."""
     if (
         not all(map(is_lasting, found))
         or status not in _STANDING
         or time_to_drain_s is not None
         or _is_under_way(c)
-        or _is_held_back(c)
+        or (_is_held_back(c) and all(key.signal != "QueueStalled" for key in found))
         or _may_slide(c)
     ):
         return NextEvaluation(c.now, NEVER)

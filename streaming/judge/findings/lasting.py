@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaming.judge.findings.signals import SignalKey, SignalName
 
-TIMED: frozenset[SignalName] = frozenset({"DeadLetterExpiring", "QueueSilent", "TelemetryPartial"})
+TIMED: frozenset[SignalName] = frozenset({"DeadLetterExpiring", "QueueSilent", "QueueStalled", "TelemetryPartial"})
 """What they say changes with time (for how long, how long still), but only a report, or a message that is gone, ends them."""
 
 

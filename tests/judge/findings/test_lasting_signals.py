@@ -151,6 +151,16 @@ def expiring(queue: str) -> list[dict[str, Any]]:
     return [last, moved, *(polled(queue, minute, visible=1, retention_s=retention_s) for minute in range(56))]
 
 
+def abandoned(*, reported: bool) -> list[dict[str, Any]]:
+    """Consumers leave after ten minutes, while messages go on coming for a while. Somebody returns at the end."""
+    if not reported:
+        return [polled("q", minute, visible=10 if minute < 55 else 0) for minute in range(56)]
+    sends = [event("sent", 10_000 * n, "q", message_id=f"left-{n}") for n in range(60, 70)]
+    returned = {"message_id": "left-60", "consumer": "w"}
+    last = [event("received", 3_303_000, "q", receive_count=1, **returned), event("deleted", 3_305_000, "q", **returned)]
+    return [one for n in range(60) for one in work("q", 10_000 * n)] + sends + last
+
+
 @pytest.mark.parametrize(
     ("events", "signal"),
     [
@@ -158,8 +168,10 @@ def expiring(queue: str) -> list[dict[str, Any]]:
         (half_seen(), "TelemetryPartial"),
         (expiring("d"), "DeadLetterExpiring"),
         (expiring("d.fifo"), "DeadLetterExpiring"),
+        (abandoned(reported=True), "QueueStalled"),
+        (abandoned(reported=False), "QueueStalled"),
     ],
-    ids=["silent", "half seen", "expiring", "expiring in a FIFO queue"],
+    ids=["silent", "half seen", "expiring", "expiring in a FIFO queue", "abandoned", "abandoned, by counts alone"],
 )
 def test_a_signal_that_may_last_for_days_is_refreshed_every_ten_seconds(
     events: list[dict[str, Any]], signal: SignalName, evaluated: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
