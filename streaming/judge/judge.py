@@ -109,7 +109,7 @@ def _due(memory: JudgeMemory, merged: Merged, present: Bools, now: int) -> Bools
     """Return which queues to judge: those with new data or due by time, and those that something fires or may change for."""
     queues = merged.queues
     due = memory.schedule.due(queues, (*memory.firing.changing(), *(arrival.queue for arrival in merged.arrivals)), now)
-    due[list({*queues.places_of("losses"), *queues.places_of("purges"), *queues.places_of("consumer_states")})] = True
+    due[list({*queues.places_of("losses"), *queues.places_of("purges")})] = True
     due |= _flows_otherwise(memory, present, due, now)
     return due
 

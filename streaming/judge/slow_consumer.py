@@ -29,6 +29,8 @@ class ConsumerReport:
     prefetch: int | None
     dispatched: int
     """Messages dispatched to it and not acknowledged."""
+    held_from_ms: int
+    """Since when it holds any, as far as is known: the dispatch of the oldest one, or the report that counts them."""
     network: bool
     """Whether it forwards to another broker."""
     last_ack_at_ms: int | None
@@ -158,7 +160,11 @@ def judge_ack(
     # acknowledgement with room left in the window; a listed consumer without that mark is removed and
     # counted from one again.
     was_touched = (before["dispatched"], before["last_ack_at_ms"]) != (report.dispatched, report.last_ack_at_ms)
-    for number in range(tick - _ticks_between(before["tick"], tick) + 1, tick + 1):
+    first = tick - _ticks_between(before["tick"], tick) + 1
+    if params.ignore_idle_consumers and not before["dispatched"]:
+        # It held nothing at earlier checks, however long ago it was last judged.
+        first = max(first, -(-report.held_from_ms // params.check_period_ms))
+    for number in range(first, tick + 1):
         if after["listed"]:
             if params.max_slow_duration_ms > 0:
                 after["marks"] += 1
@@ -242,15 +248,20 @@ def consumer_report(
     attributes: Mapping[str, Any],
     *,
     oldest_held_since_ms: int | None,
+    dispatched_at_ms: int,
     queue_waiting: int,
     median_hold_ms: int | None,
 ) -> ConsumerReport:
-    """Build a consumer's report from its latest `consumer_state` attributes and its tracked messages."""
+    """Build a consumer's report from its latest `consumer_state` attributes and its tracked messages.
+
+    `dispatched_at_ms`: when the broker last reported how many it holds.
+    """
     return ConsumerReport(
         consumer=consumer,
         connected=attributes.get("connected") is not False,
         prefetch=attributes.get("prefetch"),
         dispatched=int(attributes.get("dispatched") or 0),
+        held_from_ms=dispatched_at_ms if oldest_held_since_ms is None else oldest_held_since_ms,
         network=bool(attributes.get("network", False)),
         last_ack_at_ms=attributes.get("last_ack_at"),
         connected_at_ms=attributes.get("connected_at"),

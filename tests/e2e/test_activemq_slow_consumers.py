@@ -236,6 +236,7 @@ def consumer_report_now(events: Sequence[Event], name: str) -> ConsumerReport | 
         consumer,
         known,
         oldest_held_since_ms=min(held.values(), default=None),
+        dispatched_at_ms=0,
         queue_waiting=len(waiting),
         median_hold_ms=round(median(holds)) if holds else None,
     )

@@ -30,6 +30,7 @@ IDLE = ConsumerReport(
     connected=True,
     prefetch=1,
     dispatched=0,
+    held_from_ms=0,
     network=False,
     last_ack_at_ms=None,
     connected_at_ms=START_MS,
@@ -47,7 +48,7 @@ def at(second: float) -> int:
 def holding(since_s: float, last_ack_s: float | None = None, **changes: Any) -> ConsumerReport:
     """A consumer that holds one message since a second of the scenario."""
     last_ack_ms = None if last_ack_s is None else at(last_ack_s)
-    consumer = replace(IDLE, dispatched=1, oldest_held_since_ms=at(since_s), last_ack_at_ms=last_ack_ms)
+    consumer = replace(IDLE, dispatched=1, held_from_ms=at(since_s), oldest_held_since_ms=at(since_s), last_ack_at_ms=last_ack_ms)
     return replace(consumer, **changes)
 
 
@@ -397,9 +398,12 @@ def test_a_report_is_read_from_a_consumer_s_state() -> None:
         "connected_at": at(0),
         "last_ack_at": at(5),
     }
-    found = consumer_report("ID:app-1:1:1", attributes, oldest_held_since_ms=at(0), queue_waiting=0, median_hold_ms=None)
+    unknown: dict[str, Any] = {"queue_waiting": 0, "median_hold_ms": None}
+    found = consumer_report("ID:app-1:1:1", attributes, oldest_held_since_ms=at(0), dispatched_at_ms=at(9), **unknown)
     assert found == holding(0, 5)
-    assert consumer_report("c", {}, oldest_held_since_ms=None, queue_waiting=0, median_hold_ms=None).connected
+    untracked = consumer_report("ID:app-1:1:1", attributes, oldest_held_since_ms=None, dispatched_at_ms=at(9), **unknown)
+    assert untracked.held_from_ms == at(9)
+    assert consumer_report("c", {}, oldest_held_since_ms=None, dispatched_at_ms=0, **unknown).connected
 
 
 @pytest.mark.parametrize(("subscribed_at_s", "is_back"), [(39, False), (40, True), (50, True)])

@@ -86,6 +86,7 @@ def _of(
             connected=connected and known >= 0,
             prefetch=prefetch,
             dispatched=held,
+            held_from_ms=0,  # it is judged more often than it is checked
             network=False,
             last_ack_at_ms=acks[acked - 1] if acked > first else None,
             connected_at_ms=connected_at,

@@ -31,7 +31,7 @@ from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
-from streaming.core.state.queues import NEVER, TOTALS, Reported, keep_latest
+from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Reported, keep_latest
 
 LOADED_TOGETHER = 2_048
 """Queues of which summaries, and samples, are read at once: those of a hundred thousand take gigabytes."""
@@ -111,10 +111,18 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
                 digest[place[number]] ^= hash((*figures, ordered.look_ahead is not None))
         return digest
 
-    def places_of(self, what: Literal["losses", "purges", "consumer_states"]) -> Iterator[int]:
+    def places_of(self, what: Literal["losses", "purges"]) -> Iterator[int]:
         """Yield the rows of the queues that have any."""
         for shard, place in zip(self._shards, self._places, strict=True):
             yield from place[list(getattr(shard, what))].tolist()
+
+    def consumer_states(self) -> dict[int, list[dict[str, ConsumerState]]]:
+        """Return row -> what each shard knows of the queue's consumers, for queues of which the broker reports consumers."""
+        found: dict[int, list[dict[str, ConsumerState]]] = {}
+        for shard, place in zip(self._shards, self._places, strict=True):
+            for row, states in shard.consumer_states.items():
+                found.setdefault(int(place[row]), []).append(states)
+        return found
 
     def __len__(self) -> int:
         return len(self.names)

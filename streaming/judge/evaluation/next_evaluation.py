@@ -29,12 +29,14 @@ from streaming.judge.knowledge.basis import FEWEST_PASSED, PASSED_OVER_KEPT_MS, 
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
+from streaming.judge.rules.consumers import ZOMBIE_GRACE_MS
 from streaming.judge.rules.dead_letters import counted_arrivals, expires_by
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.stalled import backlog_since, stalled_since
 from streaming.judge.rules.status import IDLE_MS, WINDOW_MS, stale_from
 from streaming.judge.rules.telemetry import uncovered_since
+from streaming.judge.slow_consumer import departed_of
 from streaming.judge.snapshot import QueueStatus
 
 _STANDING = frozenset({"ok", "stale", "stopped", "unknown"})
@@ -102,18 +104,36 @@ def _is_under_way(c: Context) -> bool:
         or c.arrivals
         or c.summary.losses
         or c.summary.purges
-        or c.summary.consumer_states
+        or _consumers_are_watched(c)
         or c.messages("held")
         or (c.summary.ordered_facts is not None and c.summary.ordered_facts.stuck)
         or (m.failed_at and c.now - m.failed_at <= FOLDED_AFTER_MS)
         or m.consumer_marks
         or m.noisy
-        or m.strategies
         or m.purges
         or not all(map(_condition_is_lasting, m.since))
         or counted.unexplained
         or counted.shown
     )
+
+
+def _consumers_are_watched(c: Context) -> bool:
+    """Whether time alone may change what is said of the consumers that the broker reports.
+
+    Of those of an empty queue it may not, unless one has just left: see `judge_zombie`.
+    """
+    states = c.summary.consumer_states
+    if not states:
+        return bool(c.memory.strategies)
+    if c.tracked or any(c.broker_counts.values()) or not c.settings.slow_strategy_params.get("ignore_idle_consumers", True):
+        return True
+    if any(state.attributes.get("dispatched") for state in states.values()):
+        return True
+    if any(known["listed"] or known["dispatched"] for known in c.memory.strategies.values()):
+        return True
+    decided_by = c.now - max(ZOMBIE_GRACE_MS, int(c.thresholds.slow_hold_min_s * 1000))
+    left = departed_of({name: state.attributes for name, state in states.items()})
+    return any(one.connection_open and not one.is_back and one.removed_at_ms >= decided_by for one in left)
 
 
 def _is_held_back(c: Context) -> bool:

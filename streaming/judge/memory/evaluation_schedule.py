@@ -19,6 +19,7 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import INTEGERS
 from streaming.core.settings import QueueName
+from streaming.core.state.queues import ConsumerState
 from streaming.judge.history.window import Bools, Ints
 from streaming.judge.snapshot import QueueView, is_empty
 
@@ -61,6 +62,8 @@ class EvaluationSchedule:
         self._folded: Ints = np.zeros((0, len(FOLDED)), dtype=np.int64)
         self._backlogs: Array = np.full((0, 2), np.nan)
         self._latest: list[Evaluation | None] = []
+        self._consumers: dict[int, list[dict[str, ConsumerState]]] = {}
+        """What the broker had reported of consumers at the step before, by row."""
         self.views: dict[QueueName, tuple[Evaluation, QueueView]] = {}
         """Views already built, each with the evaluation it shows."""
 
@@ -86,10 +89,17 @@ class EvaluationSchedule:
             place = queues.place(name)
             if place is not None:
                 due[place] = True
+        due[self._consumers_changed(queues)] = True
         self._due_for_refresh |= (reported & ~self._steady) | (self._refresh_at <= now)
         self._due_for_refresh &= ~due
         due[self._refreshed_now()] = True
         return due
+
+    def _consumers_changed(self, queues: MergedQueues) -> list[int]:
+        """Return the rows of the queues of whose consumers something new is known."""
+        before, self._consumers = self._consumers, queues.consumer_states()
+        changed = [place for place, states in self._consumers.items() if states != before.get(place)]
+        return [*changed, *(before.keys() - self._consumers.keys())]
 
     def _refreshed_now(self) -> Ints:
         """Return the queues to refresh in this step."""
@@ -154,7 +164,7 @@ class EvaluationSchedule:
         siblings = np.array([self._sibling(evaluation, queues) for evaluation in self._latest], dtype=np.int64)
         # A queue whose dead-letter queue has only now become known is judged again.
         self._next_evaluation_at[(siblings >= 0) & (before[siblings] < 0)] = 0
-        self._siblings, self._names = siblings, queues.names
+        self._siblings, self._names, self._consumers = siblings, queues.names, {}
         return before < 0
 
     def _sibling(self, evaluation: Evaluation | None, queues: MergedQueues) -> int:

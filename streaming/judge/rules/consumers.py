@@ -211,6 +211,7 @@ def _consumer_report(c: Context, consumer: str, held: ConsumerHolds | None) -> C
         consumer,
         attributes,
         oldest_held_since_ms=held.since if held else None,
+        dispatched_at_ms=state.dispatched_at if state else 0,
         queue_waiting=c.knowledge.depth.get("visible", c.summary.numbers["visible"]),
         median_hold_ms=c.median_hold_ms,
     )
