@@ -164,7 +164,10 @@ class EvaluationSchedule:
         siblings = np.array([self._sibling(evaluation, queues) for evaluation in self._latest], dtype=np.int64)
         # A queue whose dead-letter queue has only now become known is judged again.
         self._next_evaluation_at[(siblings >= 0) & (before[siblings] < 0)] = 0
-        self._siblings, self._names, self._consumers = siblings, queues.names, {}
+        self._consumers = {
+            place: self._consumers[known_as] for place, known_as in enumerate(before.tolist()) if known_as in self._consumers
+        }
+        self._siblings, self._names = siblings, queues.names
         return before < 0
 
     def _sibling(self, evaluation: Evaluation | None, queues: MergedQueues) -> int:

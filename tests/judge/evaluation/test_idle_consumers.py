@@ -81,15 +81,18 @@ def test_as_if_the_queue_were_judged_in_every_step(seed: int) -> None:
 
 
 def test_an_idle_queue_is_judged_when_its_consumers_are_polled(evaluated: list[tuple[int, str]]) -> None:
-    """At checks during an hour of quiet it held nothing: the broker would call it slow at the first check after a dispatch."""
+    """Also while other queues come.
+
+    At checks during the quiet its consumer held nothing: the broker would call it slow at the first one after a dispatch.
+    """
     state = {"connected": True, "prefetch": 1, "dispatched": 0, "connected_at": T0}
-    polled = [mq("consumer_state", at, consumer="ID:app:1:1", attributes=state) for at in range(1, 3_600, 60)]
-    counted = [mq("queue_state", at, attributes={"visible": 0, "in_flight": 0}) for at in range(1, 3_600, 60)]
-    taken = mq("received", 3_605, message_id="m", receive_count=1, consumer="ID:app:1:1")
-    said = judged(in_steps([*sorted([*polled, *counted], key=lambda e: e["at"]), taken], 1, 3_630))
-    quiet = [at for at, _ in evaluated if 1_800_000 <= at < 3_600_000]
-    assert len(quiet) <= 4 * 30
-    [(at, signal, status, _), *_] = said.changes_seen()
-    assert (at, signal, status) == (3_610_000, "SlowConsumer", "firing")
+    polled = [mq("consumer_state", at, consumer="ID:app:1:1", attributes=state) for at in range(1, 1_800, 60)]
+    counted = [mq("queue_state", at, attributes={"visible": 0, "in_flight": 0}) for at in range(1, 1_800, 60)]
+    others = [mq("sent", at, message_id="m", queue=f"reply-{at}") for at in range(900, 1_800, 30)]
+    taken = mq("received", 1_805, message_id="m", receive_count=1, consumer="ID:app:1:1")
+    said = judged(in_steps([*sorted([*polled, *counted, *others], key=lambda e: e["at"]), taken], 1, 1_830))
+    quiet = [at for at, queue in evaluated if 900_000 <= at < 1_800_000 and queue == "orders"]
+    assert len(quiet) <= 4 * 15
+    assert [(at, status) for at, signal, status, _ in said.changes_seen() if signal == "SlowConsumer"] == [(1_810_000, "firing")]
     [found] = said.firing("SlowConsumer")
     assert found.key.part == "ack"
