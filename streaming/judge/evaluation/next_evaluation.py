@@ -1,9 +1,10 @@
 """When an unchanged queue must be judged again: the earliest time at which its result may differ.
 
 A time that is too early costs an evaluation; one that is too late gives a wrong result. What cannot be predicted cheaply is
-judged in every step: signals that fire or are about to (but for `lasting` ones), and sliding windows with failures in them. Some
-things may be ten seconds old: bounds of ages where only a part is reported or counted, the words about what is missing, and those
-of lasting signals. They, and counts to compare, wait when very many queues are due (see `evaluation_schedule`).
+judged in every step: signals that fire or are about to (but for `lasting` ones). Sliding windows with failures in them are
+looked at every five to ten seconds: samples are ten seconds apart. Some things may be ten seconds old: bounds of ages where only
+a part is reported or counted, the words about what is missing, and those of lasting signals. They, and counts to compare, wait
+when very many queues are due (see `evaluation_schedule`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,15 @@ def next_evaluation(
         or _may_slide(c)
     ):
         return NextEvaluation(c.now, NEVER)
-    return NextEvaluation(_first(c.now, _moments(c)), _first(c.now, _refreshes(c, found)))
+    # What a window held when it began is known from samples, and how the deliveries of consumers ended from marks.
+    slides = c.memory.consumer_marks or any(total.slides(c) for total in (FAILED, OUTLIVED, RETRIED))
+    moments = (_soon(c), *_moments(c)) if slides else _moments(c)
+    return NextEvaluation(_first(c.now, moments), _first(c.now, _refreshes(c, found)))
+
+
+def _soon(c: Context) -> int:
+    """Return a time in five to ten seconds. Not all queues that wait for a new sample are judged in one step."""
+    return c.now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
 
 
 def _first(now: int, times: Iterable[int]) -> int:
@@ -108,7 +117,6 @@ def _is_under_way(c: Context) -> bool:
         or c.messages("held")
         or (c.summary.ordered_facts is not None and c.summary.ordered_facts.stuck)
         or (m.failed_at and c.now - m.failed_at <= FOLDED_AFTER_MS)
-        or m.consumer_marks
         or m.noisy
         or m.purges
         or not all(map(_condition_is_lasting, m.since))
@@ -158,7 +166,7 @@ def _may_slide(c: Context) -> bool:
         known_at = recent.value("oldest_visible_at", -1) + REPORTS_LAG_MS
         if c.now - max(known_at, summary.last_received_at, summary.last_settled_at) <= 2 * SAMPLE_EVERY_MS:
             return True
-    if FAILED.slides(c) or OUTLIVED.slides(c) or RETRIED.slides(c) or may_near_fifo_limit(c):
+    if may_near_fifo_limit(c):
         return True
     if recent.value("touched_unsent", 0) != recent.value("touched_unsent", -1):
         return True
@@ -228,7 +236,7 @@ def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
     counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
     if (c.basis != "messages" and (c.tracked or counted)) or any(key.signal in TIMED for key in found) or is_overdue(c):
         # Bounds, shares, durations and yesterday's rate change with every sample. Such queues are not all judged in one step.
-        yield c.now + SAMPLE_EVERY_MS - zlib.crc32(c.name.queue.encode()) % (SAMPLE_EVERY_MS // 2)
+        yield _soon(c)
     steady = is_steady(c)
     for depth in summary.depths[-2:]:
         if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):

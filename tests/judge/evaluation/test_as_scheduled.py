@@ -11,6 +11,7 @@ import pytest
 
 from streaming.core.settings import Settings
 from streaming.core.thresholds import Thresholds
+from streaming.judge.findings.signals import SignalKey
 from streaming.judge.judge import judge
 from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
 from streaming.judge.memory.memory import JudgeMemory
@@ -21,6 +22,9 @@ from tests.judge.random_traffic import RandomQueue
 pytestmark = pytest.mark.simulation
 
 QUEUES, EVERY_S, UNTIL_S = 12, 15, 2_700
+SHORT_UNTIL_S = 1_200
+Changes = dict[tuple[SignalKey, str, str], list[int]]
+"""When signals began and ended, in epoch milliseconds, by what changed."""
 SEEDS = max(1, int(os.environ.get("QUEUEWATCH_EXAMPLES", "60")) // 15)
 """`QUEUEWATCH_EXAMPLES=1500` tries a hundred, a few seconds each."""
 
@@ -65,3 +69,26 @@ def random_limits(r: random.Random) -> Thresholds:
         stalled_s=r.choice((60, 300, 1_200)),
         coverage_s=r.choice((100, 600)),
     )
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 2))
+def test_in_short_steps_nothing_is_found_later_than_in_ten_seconds(seed: int) -> None:
+    """What only slides out of a window, or is compared with a count, is looked at every five to ten seconds."""
+    r = random.Random(seed)
+    settings = Settings(now_is_event_time=True, defaults=random_limits(r))
+    events: list[dict[str, Any]] = [event("heartbeat", 1000 * at, consumer="collector") for at in range(0, SHORT_UNTIL_S, 30)]
+    for i in range(QUEUES // 2):
+        events += RandomQueue(r, f"queue-{i}").events(SHORT_UNTIL_S)
+    scheduled, every = JudgeMemory.empty(), JudgeMemory.empty()
+    some: Changes = {}
+    all_: Changes = {}
+    for merged in run_steps(in_steps(sorted(events, key=lambda e: e["at"]), 2, SHORT_UNTIL_S), settings):
+        scheduled, _, changes = judge(scheduled, merged, merged.now, settings)
+        every, _, all_changes = judge(replace(every, schedule=EvaluationSchedule()), merged, merged.now, settings)
+        for found, new in ((some, changes), (all_, all_changes)):
+            for change in new:
+                found.setdefault((change.finding.key, change.status, change.finding.severity), []).append(change.at_ms)
+    assert some.keys() == all_.keys()
+    for about, times in all_.items():
+        assert len(some[about]) == len(times), about
+        assert all(0 <= late - at <= 10_000 for late, at in zip(some[about], times, strict=True)), about
