@@ -20,7 +20,7 @@ from streaming.config.service import QuarantineSection, SignalLogSection
 from streaming.core.events.packet import Quarantined
 from streaming.delivery.outbox import Outbox
 from streaming.delivery.outlets import Outlets
-from streaming.delivery.quarantine import quarantine_records
+from streaming.delivery.quarantine import InvalidEventLog, quarantine_records
 from streaming.delivery.sender import Deliveries, Delivery, delivery_families
 from streaming.judge.findings.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
@@ -57,6 +57,7 @@ def open_outlets(
     quarantines = _deliveries(_quarantines(config.quarantine, checkpoint.id), folder_of)
     metrics.deliveries = (*logs, *quarantines)
     to_logs, to_quarantines = Deliveries(logs), Deliveries(quarantines)
+    invalid_events = InvalidEventLog()
 
     def publish(snapshot: Snapshot) -> None:
         store.publish(snapshot)
@@ -67,6 +68,7 @@ def open_outlets(
         to_logs.put(signal_records(changes), batch_id)
 
     def quarantine(invalid: Sequence[Quarantined], batch_id: int) -> None:
+        invalid_events.say(invalid, batch_id)
         to_quarantines.put(quarantine_records(invalid, batch_id, checkpoint.id), batch_id)
 
     try:

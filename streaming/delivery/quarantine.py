@@ -1,14 +1,45 @@
-"""Format unreadable events for the quarantine, where they are kept for inspection."""
+"""Name events that could not be used: all that are kept for inspection in the quarantine, and the first ones in the log."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import structlog
+
+from sinks.explain.formatting import printable
 from sinks.records import Record
 from streaming.core.events.packet import Quarantined
+
+_log = structlog.get_logger(__name__)
+LOGGED_EVERY_S = 60.0
+
+
+class InvalidEventLog:
+    """Names an invalid event in the log, at most once a minute: without a quarantine there are only counters of them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: seconds."""
+        self._clock = clock
+        self._next_at = clock()
+
+    def say(self, invalid: Sequence[Quarantined], batch_id: int) -> None:
+        """Log the first of a batch's invalid events, if it has any and the last one was logged long enough ago."""
+        if not invalid or self._clock() < self._next_at:
+            return
+        self._next_at = self._clock() + LOGGED_EVERY_S
+        first = invalid[0]
+        place = {name: value for name, value in (("origin", first.origin), ("line", first.line)) if value}
+        _log.warning(
+            "invalid_event",
+            reason=first.reason,
+            detail=printable(first.detail),
+            batch_id=batch_id,
+            **place,
+        )
 
 
 def quarantine_records(invalid: Iterable[Quarantined], batch_id: int, stream: str) -> list[Record]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from sinks.append_once import AppendOnceFile
 from streaming.core.events.packet import Quarantined
-from streaming.delivery.quarantine import quarantine_records
+from streaming.delivery.quarantine import InvalidEventLog, quarantine_records
 
 
 def bad(*raws: bytes) -> list[Quarantined]:
@@ -116,3 +117,22 @@ def test_records_of_a_batch_that_runs_again_have_the_same_keys() -> None:
     first, again = (quarantine_records(bad(b"a", b"b"), 2, "here") for _ in range(2))
     assert first == again
     assert [record.key for record in first] == ["here/2/0", "here/2/1"]
+
+
+def test_the_log_names_an_invalid_event_a_minute() -> None:
+    """Without a quarantine nothing else says which event it was. A name in it cannot write to the reader's terminal."""
+    seconds = iter([0.0, 1.0, 1.0, 30.0, 62.0, 62.0])
+    log = InvalidEventLog(lambda: next(seconds))
+    first, second = bad(b"{", b"[")
+    hostile = second._replace(reason="reused_id", detail="message 'null' of queue \x1b[2Jorders", origin="", line=None)
+    with capture_logs() as said:
+        for batch_id, invalid in enumerate(([], [first, second], [second], [hostile])):
+            log.say(invalid, batch_id)
+    assert [(entry["event"], entry["reason"], entry["batch_id"]) for entry in said] == [
+        ("invalid_event", "not_json", 1),
+        ("invalid_event", "reused_id", 3),
+    ]
+    assert (said[0]["detail"], said[0]["origin"], said[0]["line"]) == ("no JSON", "topic/0@7", 3)
+    assert said[1]["detail"].startswith("message 'null' of queue ")
+    assert "\x1b" not in said[1]["detail"]
+    assert "line" not in said[1]
