@@ -19,27 +19,22 @@ LOGGED_EVERY_S = 60.0
 
 
 class InvalidEventLog:
-    """Names an invalid event in the log, at most once a minute: without a quarantine there are only counters of them."""
+    """Names invalid events in the log, one a minute for each reason: without a quarantine there are only counters of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds."""
         self._clock = clock
-        self._next_at = clock()
+        self._next_at: dict[str, float] = {}
 
     def say(self, invalid: Sequence[Quarantined], batch_id: int) -> None:
-        """Log the first of a batch's invalid events, if it has any and the last one was logged long enough ago."""
-        if not invalid or self._clock() < self._next_at:
-            return
-        self._next_at = self._clock() + LOGGED_EVERY_S
-        first = invalid[0]
-        place = {name: value for name, value in (("origin", first.origin), ("line", first.line)) if value}
-        _log.warning(
-            "invalid_event",
-            reason=first.reason,
-            detail=printable(first.detail),
-            batch_id=batch_id,
-            **place,
-        )
+        """Log the first of a batch's invalid events for each reason that was not logged in the last minute."""
+        now = self._clock()
+        for event in invalid:
+            if now < self._next_at.get(event.reason, now):
+                continue
+            self._next_at[event.reason] = now + LOGGED_EVERY_S
+            place = {name: value for name, value in (("origin", event.origin), ("line", event.line)) if value}
+            _log.warning("invalid_event", reason=event.reason, detail=printable(event.detail), batch_id=batch_id, **place)
 
 
 def quarantine_records(invalid: Iterable[Quarantined], batch_id: int, stream: str) -> list[Record]:

@@ -119,18 +119,19 @@ def test_records_of_a_batch_that_runs_again_have_the_same_keys() -> None:
     assert [record.key for record in first] == ["here/2/0", "here/2/1"]
 
 
-def test_the_log_names_an_invalid_event_a_minute() -> None:
+def test_the_log_names_an_invalid_event_a_minute_for_each_reason() -> None:
     """Without a quarantine nothing else says which event it was. A name in it cannot write to the reader's terminal."""
-    seconds = iter([0.0, 1.0, 1.0, 30.0, 62.0, 62.0])
+    seconds = iter([0.0, 1.0, 30.0, 62.0])
     log = InvalidEventLog(lambda: next(seconds))
     first, second = bad(b"{", b"[")
     hostile = second._replace(reason="reused_id", detail="message 'null' of queue \x1b[2Jorders", origin="", line=None)
     with capture_logs() as said:
-        for batch_id, invalid in enumerate(([], [first, second], [second], [hostile])):
+        for batch_id, invalid in enumerate(([], [first, second, hostile], [second, hostile], [second])):
             log.say(invalid, batch_id)
     assert [(entry["event"], entry["reason"], entry["batch_id"]) for entry in said] == [
         ("invalid_event", "not_json", 1),
-        ("invalid_event", "reused_id", 3),
+        ("invalid_event", "reused_id", 1),
+        ("invalid_event", "not_json", 3),
     ]
     assert (said[0]["detail"], said[0]["origin"], said[0]["line"]) == ("no JSON", "topic/0@7", 3)
     assert said[1]["detail"].startswith("message 'null' of queue ")
