@@ -10,7 +10,6 @@ import numpy as np
 from streaming.core.clock import record_future_events
 from streaming.core.columns import nonzero
 from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
-from streaming.core.reporting.report import Arrival
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
@@ -108,7 +107,7 @@ def _reading(memory: JudgeMemory, merged: Merged, now: int) -> tuple[int, int]:
 def _due(memory: JudgeMemory, merged: Merged, present: Bools, now: int) -> Bools:
     """Return which queues to judge: those with new data or due by time, and those that something fires or may change for."""
     queues = merged.queues
-    due = memory.schedule.due(queues, (*memory.firing.changing(), *(arrival.queue for arrival in merged.arrivals)), now)
+    due = memory.schedule.due(queues, (*memory.firing.changing(), *merged.arrivals_by_queue), now)
     due[list({*queues.places_of("losses"), *queues.places_of("purges")})] = True
     due |= _flows_otherwise(memory, present, due, now)
     return due
@@ -127,9 +126,6 @@ def _evaluate(
     `flows`: see `_flows`.
     """
     queues, history = merged.queues, memory.history
-    arrivals: dict[QueueName, list[Arrival]] = {}
-    for arrival in merged.arrivals:
-        arrivals.setdefault(arrival.queue, []).append(arrival)
     findings: dict[SignalKey, Finding] = {}
     pending: set[QueueName] = set()
     for first in range(0, len(places), LOADED_TOGETHER):
@@ -149,7 +145,7 @@ def _evaluate(
                 firing=memory.firing.of(name),
                 recent=history.recent(name),
                 history=history,
-                arrivals=tuple(arrivals.get(name, ())),
+                arrivals=tuple(merged.arrivals_by_queue.get(name, ())),
                 flow_status=flows.get(place),
             )
             found, near = _conclude(context)
@@ -224,8 +220,8 @@ def _present(merged: Merged, now: int, settings: Settings) -> Bools:
     silent[uncounted] = unreported_ms[uncounted] > OVERDUE_RATIO * _between_counts(queues, uncounted)
     present: Bools = ~silent | (column["visible"] + column["in_flight"] + column["delayed"] > 0)
     present[list({*queues.places_of("losses"), *queues.places_of("purges")})] = True
-    for arrival in merged.arrivals:
-        place = queues.place(arrival.queue)
+    for name in merged.arrivals_by_queue:
+        place = queues.place(name)
         if place is not None:
             present[place] = True
     return present

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from heapq import nlargest
 from operator import attrgetter
@@ -225,12 +225,20 @@ class Merged:
     rows: int
     queues: MergedQueues
     arrivals: list[Arrival]
-    """The latest `messages_per_queue` of each dead-letter queue."""
+    """The latest `messages_per_queue` of each dead-letter queue, oldest first."""
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
     quarantine: list[Quarantined]
     high_water: int
+    arrivals_by_queue: Mapping[QueueName, Sequence[Arrival]] = field(init=False)
+    """The same by dead-letter queue: in an outage each failing queue asks for those of its own, and there are thousands."""
+
+    def __post_init__(self) -> None:
+        by_queue: dict[QueueName, list[Arrival]] = {}
+        for arrival in self.arrivals:
+            by_queue.setdefault(arrival.queue, []).append(arrival)
+        self.arrivals_by_queue = by_queue
 
 
 def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.settings import QueueName
@@ -74,9 +74,7 @@ class FiringSignals:
             elif known is None:
                 changes.append(_change(now, "firing", finding))
             since_ms = finding.since_ms if known is None else min(known.since_ms, finding.since_ms)
-            if since_ms != finding.since_ms or announced_as != finding.announced_as:
-                finding = replace(finding, since_ms=since_ms, announced_as=announced_as)
-            self._put(key, finding)
+            self._put(key, finding.continued(since_ms, announced_as))
         for key, finding in before.items():
             if key not in after:
                 changes.append(_change(now, "resolved", finding))

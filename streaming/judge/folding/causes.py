@@ -27,7 +27,7 @@ def fold_into_causes(
     most = settings.messages_per_queue
     late = _fold_late(_fold_late_failures(_fold_held(_fold_crowded(findings, most)), before), most)
     found = _keep_severity(late, before)
-    return found | {key: replace(finding, folded="WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}
+    return found | {key: finding.folded_into("WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}
 
 
 def _fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
@@ -45,7 +45,7 @@ def _fold_held(findings: dict[SignalKey, Finding]) -> dict[SignalKey, Finding]:
     if not hangs:
         return findings
     return {
-        key: replace(finding, folded="SlowConsumer")
+        key: finding.folded_into("SlowConsumer")
         if key.signal == "MessageHeldTooLong" and finding.folded is None and _held_by(key, finding) in hangs
         else finding
         for key, finding in findings.items()
@@ -75,7 +75,7 @@ def _fold_crowded(findings: Mapping[SignalKey, Finding], most: int) -> dict[Sign
             continue
         held = "1 consumer has held one" if len(well) == 1 else f"{_counted(len(well), 'consumer', most)} have held some"
         sentence = f"{held} of its messages for much longer than is usual on this queue."
-        out |= {f.key: replace(f, folded="NoisyGroup") for f in well}
+        out |= {f.key: f.folded_into("NoisyGroup") for f in well}
         out[noisy] = _explaining(findings[noisy], "warning", sentence, slow_consumers=len(well))
     return out
 
@@ -99,7 +99,7 @@ def _fold_late(findings: Mapping[SignalKey, Finding], most: int) -> dict[SignalK
         counts = ((messages, "poison suspect"), (groups, "stuck group"))
         what = " and ".join(_counted(n, noun, most) for n, noun in counts if n)
         sentence = f"{what} {'comes' if len(explained) == 1 else 'come'} of that: deletions were refused as too late."
-        out |= {f.key: replace(f, folded="WindowTooShort") for f in explained}
+        out |= {f.key: f.folded_into("WindowTooShort") for f in explained}
         severity: Severity = "critical" if groups else findings[window].severity
         out[window] = _explaining(findings[window], severity, sentence, late_messages=messages, stuck_groups=groups)
     return out
@@ -116,7 +116,7 @@ def _fold_late_failures(findings: Mapping[SignalKey, Finding], before: Mapping[S
         if key.signal != "QueueFailing" or not finding.announced or window not in findings or not findings[window].announced:
             continue
         if _fails_late(finding.evidence) and not (key in before and before[key].was_announced):
-            out[key] = replace(finding, folded="WindowTooShort")
+            out[key] = finding.folded_into("WindowTooShort")
             lost = leaving(finding.evidence["lost_or_dead_lettered_per_hour"])
             out[window] = _explaining(findings[window], "critical", f"Most deliveries of the queue fail because of that{lost}.")
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from streaming.core.reporting.merge import Merged
 from streaming.core.settings import QueueName, Settings
@@ -49,9 +48,9 @@ def fold_explained(
             causes = _sources_of(finding, sources)
             known = before.get(key)
             # What shards no longer report is taken from what fires, where it is folded.
-            finding = replace(finding, folded=None)
+            finding = finding.folded_into(None)
             if known is not None and known.folded and any(failed_at.get(name, 0) >= known.since_ms for name in causes):
-                out[key] = replace(finding, folded=known.folded)
+                out[key] = finding.folded_into(known.folded)
                 continue
         elif key.signal in FOLDED_INTO["QueueFailing"] and _follows(finding, before.get(key), several):
             causes = {key.queue_name}
@@ -61,7 +60,7 @@ def fold_explained(
         explained = not causes.isdisjoint(failing) or (
             not causes.isdisjoint(pending) and key.signal in HELD_BACK and not (key in before and before[key].was_announced)
         )
-        out[key] = replace(finding, folded="QueueFailing") if explained and finding.alerting else finding
+        out[key] = finding.folded_into("QueueFailing") if explained and finding.alerting else finding
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,15 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by its firing signals.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
-    firing = list(found.values())
+    firing: dict[str | None, list[Finding]] = {}
+    for finding in found.values():
+        firing.setdefault(finding.key.message_id, []).append(finding)
     quiet_ids = set(counted_arrivals(c).quiet_ids)
     for arrival in c.arrivals:
         if arrival.message_id in quiet_ids:
             # It was announced when the queue's depth rose; its id became known only now.
             continue
-        part, evidence = _which_arrival(arrival, firing), _arrival(c, arrival)
+        part, evidence = _which_arrival(arrival, firing.get(arrival.message_id)), _arrival(c, arrival)
         finding = c.finding("DeadLetterArrived", "warning", arrival.at, evidence, message_id=arrival.message_id, part=part)
         # One that is not new and no longer fires was announced, and has ended; a later arrival does not bring it back.
         if finding.key in found or c.now - quiet_from(finding, "arrived_at") < quiet_ms:
@@ -46,13 +48,13 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
         yield finding
 
 
-def _which_arrival(arrival: Arrival, firing: Iterable[Finding]) -> str | None:
+def _which_arrival(arrival: Arrival, known: list[Finding] | None) -> str | None:
     """Return None for a message's first arrival, `2`, `3`… for each return after a redrive under its own id.
 
+    `known`: what fires about its arrivals.
     A later time is not always that of another arrival. An inferred one may get any better known time. One that was seen at its
     first receive may get that of the report of its move, by a clock that is ahead. A reported one is not dated anew.
     """
-    known = [f for f in firing if f.key.message_id == arrival.message_id]
     if not known:
         return None
     latest = max(known, key=lambda f: int(f.evidence["arrived_at"]))

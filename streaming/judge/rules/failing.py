@@ -181,9 +181,8 @@ def _deliveries_since(message: MessageView, since: int, now: int) -> int:
 
 def _moved(c: Context, span_ms: int) -> list[int]:
     """Return the receive counts of the messages that were dead-lettered in this period."""
-    name = c.dead_letter_queue
-    target = c.name.sibling(name) if name else None
-    return [a.receive_count for a in c.merged.arrivals if a.queue == target and a.at >= c.now - span_ms]
+    arrivals = c.merged.arrivals_by_queue.get(c.name.sibling(c.dead_letter_queue), ()) if c.dead_letter_queue else ()
+    return [a.receive_count for a in arrivals if a.at >= c.now - span_ms]
 
 
 def _window_ms(c: Context) -> int:

@@ -53,7 +53,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
         )
         if message.message_id in unread:
-            finding = replace(finding, folded="PoisonMessage")
+            finding = finding.folded_into("PoisonMessage")
         yield _awaiting_its_outcome(c, message, finding)
 
 
