@@ -10,7 +10,7 @@ import numpy as np
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.at_counts import tracked_at_counts
-from streaming.core.reporting.groups import ordered_queue_reports, unordered_groups
+from streaming.core.reporting.groups import ordered_queues, unordered_groups
 from streaming.core.reporting.listing import (
     Viewer,
     consumer_results,
@@ -82,7 +82,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         results=consumer_results(state, settings),
         listed=_listings(state, w, selected, viewer, now, settings),
         groups=unordered_groups(state, w, settings),
-        ordered_facts=ordered_queue_reports(state, w, viewer, now, settings),
+        ordered=ordered_queues(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
         consumer_states=_consumers(state),
         losses=recent_losses(state, since, settings),

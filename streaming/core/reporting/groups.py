@@ -10,9 +10,17 @@ import numpy as np
 from streaming.core.columns import Array, nonzero, run_starts
 from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
-from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
+from streaming.core.reporting.ordered_queues import (
+    NO_OTHERS,
+    REASONS,
+    GroupColumns,
+    OrderedQueues,
+    StuckColumns,
+    no_ordered_queues,
+)
+from streaming.core.reporting.report import GroupReport, LookAhead
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER, group_stuck_ms, poison_receives
+from streaming.core.state.queues import NEVER, group_stuck_ms
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.windows import Windows
 
@@ -26,31 +34,46 @@ BUSIEST_LISTED = 32
 """Of an unordered queue, beyond its oldest groups: only groups with many messages in flight can crowd out others."""
 
 
-def ordered_queue_reports(
-    state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings
-) -> dict[int, OrderedQueueReport]:
-    """Report, per ordered queue (by index), the state of its groups at `now`."""
+def ordered_queues(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> OrderedQueues:
+    """Report the state of the groups of all ordered queues at `now`."""
     rows = state.rows
     if not rows.has("group"):
-        return {}
+        return no_ordered_queues()
     ordered = state.queues.keeps_order(settings)
     if not ordered.any():
-        return {}
+        return no_ordered_queues()
     grouped = nonzero(w.live & ordered[rows["queue"]] & (rows["group"] >= 0))
     is_overtaken = rows.at("overtaken_since", grouped) > 0
     overtaken = np.bincount(rows.at("queue", grouped[is_overtaken]), minlength=len(state.queues))
     # One that a later message of its group has overtaken is gone, so it is not the head.
     grouped = grouped[~is_overtaken]
     if not len(grouped):
-        return {}
+        return no_ordered_queues()
     grouped = grouped[_in_order(state, grouped)]
-    queue = rows.at("queue", grouped)
-    bounds = nonzero(run_starts(queue))
-    out: dict[int, OrderedQueueReport] = {}
-    for start, stop in zip(bounds, np.append(bounds[1:], len(grouped)), strict=True):
-        number = int(queue[start])
-        out[number] = _one_queue(state, w, viewer, number, grouped[start:stop], int(overtaken[number]), now, settings)
-    return out
+    groups = _groups_of(state, w, grouped, settings)
+    number, first = np.unique(groups.queue, return_index=True)
+    limits = _Limits.of(state, number, settings)
+    may_begin, hit = _stuck(groups, w, limits, now)
+    look_ahead, hidden = _look_aheads(groups, w, number, limits)
+    shown, others_oldest_at = _oldest(groups, first, settings.top_k)
+    blocks, has_backlog = groups.in_flight > 0, groups.visible > 0
+    return OrderedQueues(
+        queue=number,
+        figures={
+            "groups": np.diff(np.append(first, len(groups.names))),
+            "backlog": np.add.reduceat(has_backlog, first, dtype=np.int64),
+            "in_flight": np.add.reduceat(blocks, first, dtype=np.int64),
+            "blocked": np.add.reduceat(blocks & has_backlog, first, dtype=np.int64),
+            "hidden": hidden,
+            "stuck_groups": np.add.reduceat(hit & may_begin, first, dtype=np.int64),
+            "overtaken": overtaken[number],
+            "youngest_received_sent_at": state.queues.column("youngest_sent_at")[number],
+            "others_oldest_at": others_oldest_at,
+        },
+        oldest=_columns(groups, shown, viewer),
+        stuck=_listed_stuck(groups, w, limits, may_begin, hit, viewer, settings),
+        look_ahead=look_ahead,
+    )
 
 
 def _in_order(state: ShardState, rows: Array) -> Array:
@@ -73,92 +96,18 @@ def _in_order(state: ShardState, rows: Array) -> Array:
     return np.lexsort(varying) if varying else np.arange(len(rows))
 
 
-def _one_queue(
-    state: ShardState, w: Windows, viewer: Viewer, number: int, rows: Array, overtaken: int, now: int, settings: Settings
-) -> OrderedQueueReport:
-    live = state.rows
-    names, head_at, group, unsettled = np.unique(
-        live.at("group", rows), return_index=True, return_inverse=True, return_counts=True
-    )
-    n = len(names)
-    # On SQS a failed message blocks its group until its window ends and it is visible again.
-    unavailable = w.in_flight[rows] | w.returning[rows]
-    in_flight = np.bincount(group, weights=unavailable, minlength=n).astype(np.int64)
-    visible = np.bincount(group, weights=w.visible[rows], minlength=n).astype(np.int64)
-    oldest = np.full(n, NEVER, dtype=np.int64)
-    np.minimum.at(oldest, group, live.at("sent", rows))
-    head = rows[head_at]
-    settled = state.groups.time[names]
-    groups = _Groups(
-        state=state,
-        viewer=viewer,
-        names=names,
-        unsettled=unsettled,
-        in_flight=in_flight,
-        visible=visible,
-        oldest=oldest,
-        settled=settled,
-        waiting=_waiting_behind(state, w, rows, group, head_at, number, settings),
-        head=head,
-        since=np.maximum(np.maximum(live.at("sent", head), w.delay_end[head]), settled),
-        delayed=w.delayed[head],
-    )
-    stuck, stuck_groups = _stuck(groups, w, number, now, settings)
-    look_ahead, hidden = _look_ahead(groups, w, rows, group, number, settings)
-    order = _oldest_first(state, names, oldest, settings.top_k + 1)
-    top = order[: settings.top_k]
-    return OrderedQueueReport(
-        groups=n,
-        backlog=int((visible > 0).sum()),
-        in_flight=int((in_flight > 0).sum()),
-        blocked=int(((in_flight > 0) & (visible > 0)).sum()),
-        hidden=hidden,
-        oldest=groups.some(top),
-        others_oldest_at=int(oldest[order[settings.top_k]]) if n > settings.top_k else None,
-        stuck=stuck,
-        stuck_groups=stuck_groups,
-        look_ahead=look_ahead,
-        youngest_received_sent_at=state.queues[number].youngest_sent_at,
-        overtaken=overtaken,
-    )
-
-
-def _waiting_behind(
-    state: ShardState, w: Windows, rows: Array, group: Array, head_at: Array, number: int, settings: Settings
-) -> Array:
-    """Count the messages of each group that wait behind its head: they are not in flight, and not delayed since they were sent.
-
-    Those in flight are worked on, as a batch may be all of a group. But they come back with a head that fails again and again;
-    and a broker that fills prefetch windows has them wait in one.
-    """
-    waits = w.visible[rows] | w.returning[rows]
-    if state.queues.limit("blocks_groups", settings)[number]:
-        suspects = state.rows.at("receive_count", rows[head_at]) >= poison_receives(state.queues[number], settings)
-        waits |= w.in_flight[rows] & suspects[group]
-    else:
-        waits |= w.in_flight[rows]
-    waits[head_at] = False
-    return np.bincount(group, weights=waits, minlength=len(head_at)).astype(np.int64)
-
-
-def _oldest_first(state: ShardState, names: Array, oldest: Array, n: int) -> list[int]:
-    """Return the positions of the `n` oldest groups; ties are ordered by name because numbers differ between shards."""
-    n = min(n, len(names))
-    limit = np.partition(oldest, n - 1)[n - 1]
-    chosen = nonzero(oldest <= limit)
-    words = state.groups.words(names[chosen])
-    oldest_first = sorted(zip(oldest[chosen].tolist(), words, chosen.tolist(), strict=True))
-    return [i for _, _, i in oldest_first[:n]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """The groups of one queue as columns, and conversion of single groups to objects. Times are epoch milliseconds."""
+    """The groups of all ordered queues as columns, queue by queue. Times are epoch milliseconds."""
 
     state: ShardState
-    viewer: Viewer
+    rows: Array
+    """The rows of their messages, in the order of `_in_order`…"""
+    of: Array
+    """…and the place of each one's group."""
     names: Array
     """Numbers in the state's names of groups."""
+    queue: Array
     unsettled: Array
     in_flight: Array
     visible: Array
@@ -175,41 +124,140 @@ class _Groups:
     delayed: Array
     """Whether the head was sent with a delay that has not ended."""
 
-    def name(self, i: int) -> str:
-        return self.state.groups.text(int(self.names[i]))
 
-    def some(self, which: list[int]) -> list[GroupReport]:
-        """Return some groups with their heads."""
-        if not which:
-            return []
-        at = np.array(which, dtype=np.int64)
-        return [
-            GroupReport(
-                name=name or "",
-                unsettled=unsettled,
-                in_flight=in_flight,
-                visible=visible,
-                oldest_sent_at=oldest,
-                last_settled_at=settled,
-                head=head,
-                standing_since=since,
-            )
-            for name, unsettled, in_flight, visible, oldest, settled, head, since in zip(
-                self.state.groups.words(self.names[at]),
-                self.unsettled[at].tolist(),
-                self.in_flight[at].tolist(),
-                self.visible[at].tolist(),
-                self.oldest[at].tolist(),
-                self.settled[at].tolist(),
-                self.viewer.views(self.head[at], ("head",)),
-                np.where(self.delayed[at] | (self.waiting[at] == 0), 0, self.since[at]).tolist(),
-                strict=True,
-            )
-        ]
+def _groups_of(state: ShardState, w: Windows, rows: Array, settings: Settings) -> _Groups:
+    """Return the groups of these rows, which are in the order of `_in_order`."""
+    live = state.rows
+    names, head_at, of, unsettled = np.unique(live.at("group", rows), return_index=True, return_inverse=True, return_counts=True)
+    queue = state.groups.queue[names]
+    if not (queue[1:] >= queue[:-1]).all():
+        order = np.argsort(queue, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        names, head_at, of, unsettled, queue = names[order], head_at[order], place[of], unsettled[order], queue[order]
+    n = len(names)
+    # On SQS a failed message blocks its group until its window ends and it is visible again.
+    unavailable = w.in_flight[rows] | w.returning[rows]
+    oldest = np.full(n, NEVER, dtype=np.int64)
+    np.minimum.at(oldest, of, live.at("sent", rows))
+    head, settled = rows[head_at], state.groups.time[names]
+    return _Groups(
+        state=state,
+        rows=rows,
+        of=of,
+        names=names,
+        queue=queue,
+        unsettled=unsettled,
+        in_flight=np.bincount(of, weights=unavailable, minlength=n).astype(np.int64),
+        visible=np.bincount(of, weights=w.visible[rows], minlength=n).astype(np.int64),
+        oldest=oldest,
+        settled=settled,
+        waiting=_waiting_behind(state, w, rows, of, head_at, queue, settings),
+        head=head,
+        since=np.maximum(np.maximum(live.at("sent", head), w.delay_end[head]), settled),
+        delayed=w.delayed[head],
+    )
 
 
-def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Settings) -> tuple[list[StuckGroup], int]:
-    """Return the groups stuck longest, and how many a signal may begin about.
+def _waiting_behind(
+    state: ShardState, w: Windows, rows: Array, of: Array, head_at: Array, queue: Array, settings: Settings
+) -> Array:
+    """Count the messages of each group that wait behind its head: they are not in flight, and not delayed since they were sent.
+
+    Those in flight are worked on, as a batch may be all of a group. But they come back with a head that fails again and again;
+    and a broker that fills prefetch windows has them wait in one. `of`: the group of each row; `queue`: the queue of each group.
+    """
+    waits = w.visible[rows] | w.returning[rows]
+    in_flight = nonzero(w.in_flight[rows])
+    if len(in_flight):
+        limits = state.queues
+        suspects = state.rows.at("receive_count", rows[head_at]) >= limits.limit("poison_receives", settings)[queue]
+        come_back = suspects | (limits.limit("blocks_groups", settings)[queue] == 0)
+        waits[in_flight] |= come_back[of[in_flight]]
+    waits[head_at] = False
+    return np.bincount(of, weights=waits, minlength=len(head_at)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The limits of ordered queues: columns with a value for every queue of the shard, 0 where it is not ordered."""
+
+    stuck_ms: Array
+    stalled_ms: Array
+    look_ahead: Array
+    poison_receives: Array
+    blocks_groups: Array
+
+    @classmethod
+    def of(cls, state: ShardState, numbers: Array, settings: Settings) -> _Limits:
+        """Return the limits of the queues with these numbers."""
+        queues = state.queues
+        thresholds = [settings.thresholds(queues.names[number]) for number in numbers.tolist()]
+        stuck_ms, stalled_ms, look_ahead = (np.zeros(len(queues), dtype=np.int64) for _ in range(3))
+        windows_ms = queues.limit("visibility_ms", settings)[numbers].tolist()
+        stuck_ms[numbers] = [group_stuck_ms(limits, window) for limits, window in zip(thresholds, windows_ms, strict=True)]
+        stalled_ms[numbers] = [int(limits.stalled_s * 1000) for limits in thresholds]
+        look_ahead[numbers] = [limits.look_ahead for limits in thresholds]
+        for number in nonzero(queues.attribute_texts().containing(b'"look_ahead"')).tolist():
+            reported = queues[number].number("look_ahead")
+            look_ahead[number] = int(reported) if reported else look_ahead[number]
+        return cls(
+            stuck_ms=stuck_ms,
+            stalled_ms=stalled_ms,
+            look_ahead=look_ahead,
+            poison_receives=queues.limit("poison_receives", settings),
+            blocks_groups=queues.limit("blocks_groups", settings) > 0,
+        )
+
+
+def _oldest(groups: _Groups, first: Array, most: int) -> tuple[Array, Array]:
+    """Return the places of the `most` oldest groups of each queue, and when the oldest of its others was sent.
+
+    Ties are ordered by name, because numbers differ between shards. `first`: the place of each queue's first group.
+    """
+    lengths = np.diff(np.append(first, len(groups.names)))
+    by_age = np.lexsort((groups.oldest, groups.queue))
+    # The one after the last that is listed: groups as old as that one may be listed instead, by their names.
+    last = by_age[first + np.minimum(lengths, most + 1) - 1]
+    chosen = nonzero(groups.oldest <= np.repeat(groups.oldest[last], lengths))
+    chosen = chosen[_by_name(groups, chosen, (groups.queue[chosen], groups.oldest[chosen]))]
+    queue = groups.queue[chosen]
+    rank = np.arange(len(chosen)) - np.searchsorted(queue, queue)
+    return chosen[rank < most], np.where(lengths > most, groups.oldest[last], NO_OTHERS)
+
+
+def _by_name(groups: _Groups, places: Array, keys: tuple[Array, ...]) -> Array:
+    """Return the order of some groups by columns, the most important first; where all are equal, by name."""
+    order = np.lexsort(keys[::-1])
+    same = ~run_starts(*(key[order] for key in keys))
+    if not same.any():
+        return order
+    tied = order[same | np.append(same[1:], False)]
+    rank = np.zeros(len(order), dtype=np.int64)
+    rank[tied] = np.unique(np.array(groups.state.groups.words(groups.names[places[tied]]), dtype=object), return_inverse=True)[1]
+    return np.lexsort((rank, *keys[::-1]))
+
+
+def _columns(groups: _Groups, places: Array, viewer: Viewer) -> GroupColumns:
+    """Return some groups as they are reported."""
+    standing = ~(groups.delayed[places] | (groups.waiting[places] == 0))
+    return GroupColumns(
+        queue=groups.queue[places],
+        names=groups.state.groups.taken(groups.names[places]),
+        numbers={
+            "unsettled": groups.unsettled[places],
+            "in_flight": groups.in_flight[places],
+            "visible": groups.visible[places],
+            "oldest_sent_at": groups.oldest[places],
+            "last_settled_at": groups.settled[places],
+            "standing_since": np.where(standing, groups.since[places], 0),
+        },
+        heads=viewer.columns(groups.head[places]),
+    )
+
+
+def _stuck(groups: _Groups, w: Windows, limits: _Limits, now: int) -> tuple[Array, Array]:
+    """Return of which groups a signal may begin to say that they are stuck, and which groups are stuck.
 
     1. A message waits behind the head. 2. The head was not merely sent with a delay. 3. No message of the group was settled, and
     the head was there, for long enough. 4. The head is in flight for longer than a consumer is given time, or failed and not
@@ -223,24 +271,18 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     Groups whose head failed before follow by 2, 3 and 5 alone: while their signal fires, it goes on, also while the messages
     behind the head are received with it again. Where no consumer receives at all, the queue is stalled, and none begins.
     """
-    state = groups.state
-    live, record = state.rows, state.queues[number]
-    if record.dead_letter:
-        # Dead letters are not expected to be processed, let alone in order.
-        return [], 0
-    thresholds = settings.thresholds(record.name)
-    limit = group_stuck_ms(record, settings)
-    since = groups.since
+    live, queues, queue = groups.state.rows, groups.state.queues, groups.queue
+    limit, since, poison = limits.stuck_ms[queue], groups.since, limits.poison_receives[queue]
     receives = live.at("receive_count", groups.head)
-    passed_over = (record.youngest_sent_at > live.at("sent", groups.head)) & (record.youngest_received_at > since)
-    silent_ms = now - record.last_received_at
+    youngest_sent_at, youngest_received_at = (queues.column(name) for name in ("youngest_sent_at", "youngest_received_at"))
+    passed_over = (youngest_sent_at[queue] > live.at("sent", groups.head)) & (youngest_received_at[queue] > since)
+    silent_ms = now - queues.column("last_received_at")[queue]
     # A head that came back is retried now and then: until the queue counts as stalled, a pause between two retries is normal.
-    alive = silent_ms < np.where(receives > 1, max(limit, int(thresholds.stalled_s * 1000)), limit)
-    poison = poison_receives(record, settings)
+    alive = silent_ms < np.where(receives > 1, np.maximum(limit, limits.stalled_ms[queue]), limit)
     # A consumer that has just received the head, after a pause without consumers, is given time to finish it: less if the head
     # had been received before.
     in_flight, returning = w.in_flight[groups.head], w.returning[groups.head]
-    patience = np.where(receives > 1, min(limit // 2, RETRY_PATIENCE_MS), limit // 2)
+    patience = np.where(receives > 1, np.minimum(limit // 2, RETRY_PATIENCE_MS), limit // 2)
     held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
     touched = held | returning | (~in_flight & ~groups.delayed & alive & ((receives > 0) | passed_over))
     failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~groups.delayed
@@ -248,65 +290,99 @@ def _stuck(groups: _Groups, w: Windows, number: int, now: int, settings: Setting
     gone = (receives > 0) & ~in_flight & ~given_back & (groups.settled > w.window_end[groups.head])
     begins = touched & (groups.waiting > 0)
     hit = (now - since >= limit) & (begins | (failed & (groups.unsettled > 1))) & ~gone
+    # Dead letters are not expected to be processed, let alone in order.
+    hit &= ~queues.column("dead_letter")[queue]
     waits = hit & (receives == 0) & ~in_flight
-    have_backlog = record.youngest_received_at - record.youngest_sent_at >= BACKLOG_WAIT_RATIO * limit
-    blocks_groups = state.queues.limit("blocks_groups", settings)[number] > 0
-    if waits.any() and blocks_groups and have_backlog and _groups_in_turn(groups, number) >= FEWEST_IN_TURN:
-        hit &= ~waits
-    out = []
-    for i in nonzero(hit).tolist():
-        if receives[i] >= poison:
-            reason = "poison_head"
-        elif in_flight[i] or (returning[i] and receives[i] <= 1):
-            reason = "held_head"
-        else:
-            reason = "poison_head" if receives[i] > 1 else "not_received"
-        out.append((not begins[i], int(since[i]), groups.name(i), i, reason))
-    out.sort()
-    listed = out[: settings.messages_per_queue]
-    listed_groups = groups.some([i for _, _, _, i, _ in listed])
-    return [
-        StuckGroup(group=group, since=since_ms, reason=reason, waiting=int(groups.waiting[i]), may_begin=not only_goes_on)
-        for group, (only_goes_on, since_ms, _, i, reason) in zip(listed_groups, listed, strict=True)
-    ], int((hit & begins).sum())
+    if waits.any():
+        have_backlog = youngest_received_at - youngest_sent_at >= BACKLOG_WAIT_RATIO * limits.stuck_ms
+        in_turn = limits.blocks_groups & have_backlog & (_groups_in_turn(groups) >= FEWEST_IN_TURN)
+        hit &= ~(waits & in_turn[queue])
+    return begins, hit
 
 
-def _groups_in_turn(groups: _Groups, number: int) -> int:
-    """Return how many groups have messages or had one settled lately."""
+def _groups_in_turn(groups: _Groups) -> Array:
+    """Return, for every queue of the shard, how many groups have messages or had one settled lately."""
     names = groups.state.groups
-    active = (names.queue == number) & (names.time > 0)
+    active = names.time > 0
     active[groups.names] = True
-    return int(active.sum())
+    return np.bincount(names.queue[active], minlength=len(groups.state.queues))
 
 
-def _look_ahead(
-    groups: _Groups, w: Windows, rows: Array, group: Array, number: int, settings: Settings
-) -> tuple[LookAhead | None, int]:
-    """Return the look-ahead if it holds blocked groups only while others wait beyond it, and how many groups wait beyond."""
-    record = groups.state.queues[number]
-    reported = record.number("look_ahead")
-    limit = int(reported if reported else settings.thresholds(record.name).look_ahead)
-    if len(rows) <= limit:
-        return None, 0
-    n = len(groups.names)
+def _listed_stuck(
+    groups: _Groups, w: Windows, limits: _Limits, may_begin: Array, hit: Array, viewer: Viewer, settings: Settings
+) -> StuckColumns:
+    """Return the groups stuck longest of each queue: those that a signal may begin about, then the others."""
+    places = nonzero(hit)
+    if not len(places):
+        return no_ordered_queues().stuck
+    places = places[_by_name(groups, places, (groups.queue[places], ~may_begin[places], groups.since[places]))]
+    queue = groups.queue[places]
+    places = places[np.arange(len(places)) - np.searchsorted(queue, queue) < settings.messages_per_queue]
+    head = groups.head[places]
+    receives, in_flight = groups.state.rows.at("receive_count", head), w.in_flight[head]
+    reasons = (
+        ("poison_head", receives >= limits.poison_receives[groups.queue[places]]),
+        ("held_head", in_flight | (w.returning[head] & (receives <= 1))),
+        ("poison_head", receives > 1),
+    )
+    return StuckColumns(
+        groups=_columns(groups, places, viewer),
+        since=groups.since[places],
+        reason=np.select(
+            [applies for _, applies in reasons], [REASONS.index(name) for name, _ in reasons], REASONS.index("not_received")
+        ),
+        waiting=groups.waiting[places],
+        may_begin=may_begin[places],
+    )
+
+
+def _look_aheads(groups: _Groups, w: Windows, numbers: Array, limits: _Limits) -> tuple[dict[int, LookAhead], Array]:
+    """Return the look-aheads that hold blocked groups only while others wait beyond, and how many groups wait beyond each.
+
+    `numbers`: the queues; the second result has a value for each of them.
+    """
+    saturated: dict[int, LookAhead] = {}
+    hidden = np.zeros(len(numbers), dtype=np.int64)
+    bounds = np.append(groups.queue[groups.of].searchsorted(numbers), len(groups.rows))
+    for i in nonzero(np.diff(bounds) > limits.look_ahead[numbers]).tolist():
+        of_queue = slice(int(bounds[i]), int(bounds[i + 1]))
+        number = int(numbers[i])
+        found, hidden[i] = _look_ahead(groups, w, of_queue, int(limits.look_ahead[number]))
+        if found is not None:
+            saturated[number] = found
+    return saturated, hidden
+
+
+def _look_ahead(groups: _Groups, w: Windows, of_queue: slice, limit: int) -> tuple[LookAhead | None, int]:
+    """Return one queue's look-ahead if it is saturated, and how many groups wait beyond. `of_queue`: its part of the rows."""
+    rows, of = groups.rows[of_queue], groups.of[of_queue]
+    # The groups of a queue stand together.
+    first, last = int(of.min()), int(of.max())
+    group, blocked = of - first, groups.in_flight[first : last + 1] > 0
+    n = len(blocked)
     seen = np.zeros(n, dtype=bool)
     seen[group[:limit]] = True
-    blocked = groups.in_flight > 0
     waiting = (~seen & ~blocked)[group[limit:]] & w.visible[rows[limit:]]
     hidden = int((np.bincount(group[limit:], weights=waiting, minlength=n) > 0).sum())
     if not blocked[seen].all() or not hidden:
         return None, hidden
     ahead = np.bincount(group[:limit], minlength=n)
-    first = int(ahead.argmax())
+    busiest = int(ahead.argmax())
     saturated = LookAhead(
         limit=limit,
-        blocking_group=groups.name(first),
-        blocking_messages=int(ahead[first]),
+        blocking_group=groups.state.groups.text(int(groups.names[first + busiest])),
+        blocking_messages=int(ahead[busiest]),
         blocked_groups=int(blocked[seen].sum() if seen.any() else 0),
         hidden_messages=int(waiting.sum()),
         hidden_groups=hidden,
     )
     return saturated, hidden
+
+
+def _oldest_first(state: ShardState, names: Array, oldest: Array) -> list[int]:
+    """Return the positions of groups, the oldest first; ties are ordered by name because numbers differ between shards."""
+    oldest_first = sorted(zip(oldest.tolist(), state.groups.words(names), range(len(names)), strict=True))
+    return [i for _, _, i in oldest_first]
 
 
 def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
@@ -328,7 +404,7 @@ def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[
     oldest = np.full(len(names), NEVER, dtype=np.int64)
     np.minimum.at(oldest, group, rows.at("sent", grouped))
     of_queue: dict[int, list[int]] = {}
-    for i in _oldest_first(state, names, oldest, len(names)):
+    for i in _oldest_first(state, names, oldest):
         of_queue.setdefault(int(state.groups.queue[names[i]]), []).append(i)
     out: dict[int, tuple[list[GroupReport], int]] = {}
     for number, at in of_queue.items():

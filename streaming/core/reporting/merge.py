@@ -98,17 +98,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """A number per queue that changes when anything about its ordering groups does; 0 where there are none."""
         digest = np.zeros(len(self.names), dtype=np.int64)
         for shard, place in zip(self._shards, self._places, strict=True):
-            for number, ordered in shard.ordered_facts.items():
-                figures = (
-                    ordered.groups,
-                    ordered.backlog,
-                    ordered.in_flight,
-                    ordered.blocked,
-                    ordered.hidden,
-                    ordered.stuck_groups,
-                    ordered.overtaken,
-                )
-                digest[place[number]] ^= hash((*figures, ordered.look_ahead is not None))
+            digest[place[shard.ordered.queue]] ^= shard.ordered.digests()
         return digest
 
     def places_of(self, what: Literal["losses", "purges"]) -> Iterator[int]:

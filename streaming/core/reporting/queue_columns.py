@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
-from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, ConsumerHolds, GroupReport, Loss, OrderedQueueReport, Purge
+from streaming.core.reporting.ordered_queues import OrderedQueues, no_ordered_queues
+from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, ConsumerHolds, GroupReport, Loss, Purge
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
@@ -63,7 +64,7 @@ class QueueColumns:
     listed: tuple[ListedMessages, ...] = ()
     groups: Mapping[int, tuple[list[GroupReport], int]] = field(default_factory=dict)
     """Unordered queues only: the oldest groups, oldest first, and the number of further groups."""
-    ordered_facts: Mapping[int, OrderedQueueReport] = field(default_factory=dict)
+    ordered: OrderedQueues = field(default_factory=no_ordered_queues)
     consumers: Mapping[int, list[ConsumerHolds]] = field(default_factory=dict)
     consumer_states: Mapping[int, dict[str, ConsumerState]] = field(default_factory=dict)
     losses: Mapping[int, list[Loss]] = field(default_factory=dict)

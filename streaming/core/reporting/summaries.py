@@ -122,7 +122,7 @@ def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings:
         groups, folded = shard.groups[row]
         summary.groups = _merge_groups(summary.groups, groups)
         summary.folded_groups += folded
-    summary.ordered_facts = summary.ordered_facts or shard.ordered_facts.get(row)
+    summary.ordered_facts = summary.ordered_facts or shard.ordered.get(row)
     if row in shard.consumers:
         summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
     if row in shard.consumer_states:

@@ -42,6 +42,11 @@ class SharedTexts:
         """Return a text per queue."""
         return [self.texts[i] for i in self.of.tolist()]
 
+    def containing(self, part: bytes) -> Array:
+        """Return which queues' texts contain these bytes."""
+        found: Array = np.fromiter((part in text for text in self.texts), dtype=bool, count=len(self.texts))[self.of]
+        return found
+
     def hashes(self) -> Array:
         """Return a hash of each queue's text, the same only within this process."""
         return np.fromiter(map(hash, self.texts), dtype=np.int64, count=len(self.texts))[self.of]

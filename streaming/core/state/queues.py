@@ -17,6 +17,7 @@ from streaming.core.settings import (
     QueueName,
     Settings,
 )
+from streaming.core.thresholds import Thresholds
 
 TOTALS = (
     "sent",
@@ -360,8 +361,10 @@ def poison_receives(record: Described, settings: Settings) -> int:
     return configured if limit is None else min(configured, max(2, limit))
 
 
-def group_stuck_ms(record: Described, settings: Settings) -> int:
-    """Return how long nothing may be settled in a group, with messages behind its head, until it counts as stuck."""
-    thresholds, window = settings.thresholds(record.name), visibility_ms(record, settings)
-    by_window = 0 if window >= NEVER else thresholds.group_stuck_visibility_factor * window
+def group_stuck_ms(thresholds: Thresholds, window_ms: int) -> int:
+    """Return how long nothing may be settled in a group, with messages behind its head, until it counts as stuck.
+
+    `window_ms`: the queue's visibility timeout, NEVER where it has none.
+    """
+    by_window = 0 if window_ms >= NEVER else thresholds.group_stuck_visibility_factor * window_ms
     return int(min(max(by_window, thresholds.group_stuck_min_s * 1000), NEVER))

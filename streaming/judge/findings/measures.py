@@ -11,7 +11,7 @@ import math
 
 from streaming.core.settings import Settings
 from streaming.core.state.limits import LIMITS, limits_of
-from streaming.core.state.queues import Described, group_stuck_ms, poison_receives, retention_ms
+from streaming.core.state.queues import Described, group_stuck_ms, poison_receives, retention_ms, visibility_ms
 from streaming.core.thresholds import Thresholds
 from streaming.judge.findings.measured import Measured, farthest_from_limit
 
@@ -54,7 +54,7 @@ def stall_limit_ms(limits: Thresholds, *, by_counts: bool) -> float:
 
 def standstill(since: int, now: int, queue: Described, settings: Settings) -> Measured:
     """GroupStuck: time without a settlement in a group with messages behind its head."""
-    return Measured(now - since, group_stuck_ms(queue, settings), "milliseconds")
+    return Measured(now - since, group_stuck_ms(settings.thresholds(queue.name), visibility_ms(queue, settings)), "milliseconds")
 
 
 def expiry(expires_at: int, now: int, queue: Described, settings: Settings) -> Measured:
