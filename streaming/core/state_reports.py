@@ -52,7 +52,9 @@ def _without_order(settings: Settings, names: Collection[QueueName]) -> Settings
 
 def _comparable(report: Merged, moved: Collection[QueueName]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        field.name: getattr(report, field.name) for field in fields(report) if field.name not in ("queues", "rows", "quarantine")
+        field.name: getattr(report, field.name)
+        for field in fields(report)
+        if field.init and field.name not in ("queues", "rows", "quarantine")
     }
     if moved:
         found["arrivals"] = [arrival._replace(receive_count=0) for arrival in found["arrivals"]]
