@@ -20,6 +20,7 @@ from tests.benchmarks import (
     latency,
     live,
     micro,
+    outage,
     page,
     pager,
     queues,
@@ -44,13 +45,14 @@ WITH_KAFKA: dict[str, Callable[..., None]] = {
 ALONE: dict[str, Callable[..., None]] = {
     "micro": micro.measure,
     "queues": queues.measure,
+    "outage": outage.measure,
     "scale": scale.measure,
     "client": client.measure,
     "alerts": alert_latency.measure,
     "page": page.measure,
     "clone": first_run.measure,
 }
-SECTIONS = ("micro", "queues", "scale", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
+SECTIONS = ("micro", "queues", "outage", "scale", "client", *WITH_KAFKA, "alerts", "page", "pager", "clone")
 BY_DEFAULT = tuple(name for name in SECTIONS if name not in ("fleet", "clone"))
 OUT = Path("build/bench.json")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"

@@ -19,8 +19,14 @@ WITHOUT_DEAD_LETTER_QUEUE: Final = 3
 TOUCHED_RATIO: Final = 0.1
 STEPS: Final = ("touched", "untouched", "counted")
 WARM_UP_STEP_MS: Final = 10_000
-MOST_MS: Final = {(10_000, "touched"): 800.0, (10_000, "untouched"): 150.0, (10_000, "counted"): 1_200.0}
+MOST_MS: Final = {
+    "queues.10000.touched": 800.0,
+    "queues.10000.untouched": 150.0,
+    "queues.10000.counted": 1_200.0,
+    "queues.fifo.10000.untouched": 300.0,
+}
 """Promised limits, in milliseconds of a core."""
+GROUPS_PER_FIFO_QUEUE: Final = 5
 MOST_METRICS_MS: Final = {(10_000, "again"): 300.0, (10_000, "touched"): 300.0}
 _START_MS: Final = 1_700_000_000_000
 
@@ -29,10 +35,16 @@ class ManyQueues:
     """Queues with a few messages each. A step touches some of them: one message is deleted and another sent."""
 
     def __init__(
-        self, queues: int, *, start_ms: int = _START_MS, step_ms: int = WARM_UP_STEP_MS, touched_ratio: float = TOUCHED_RATIO
+        self,
+        queues: int,
+        *,
+        start_ms: int = _START_MS,
+        step_ms: int = WARM_UP_STEP_MS,
+        touched_ratio: float = TOUCHED_RATIO,
+        fifo: bool = False,
     ) -> None:
         """`step_ms`: the time between the steps of the warm-up, each of which touches this ratio of the queues."""
-        self.queues = queues
+        self.queues, self.fifo = queues, fifo
         self.step_ms = step_ms
         self._touched_ratio = touched_ratio
         self._now = start_ms
@@ -60,7 +72,7 @@ class ManyQueues:
         events: list[dict[str, object]] = []
         for i in range(touched):
             queue = (self._turn + i) % self.queues
-            oldest = {"message_id": message_id(queue, self._next[queue] - MESSAGES_PER_QUEUE), "consumer": f"worker-{queue % 4}"}
+            oldest = self._message(queue, self._next[queue] - MESSAGES_PER_QUEUE) | {"consumer": f"worker-{queue % 4}"}
             events.append(self._event("received", queue, oldest | {"receive_count": 1}))
             events.append(self._event("deleted", queue, oldest))
             events.append(self._sent(queue))
@@ -71,18 +83,22 @@ class ManyQueues:
 
     def _sent(self, queue: int) -> dict[str, object]:
         self._next[queue] += 1
-        return self._event("sent", queue, {"message_id": message_id(queue, self._next[queue] - 1)})
+        return self._event("sent", queue, self._message(queue, self._next[queue] - 1))
+
+    def _message(self, queue: int, number: int) -> dict[str, object]:
+        group = {"group": f"customer-{number % GROUPS_PER_FIFO_QUEUE}"} if self.fifo else {}
+        return {"message_id": message_id(queue, number), **group}
 
     def _counts(self, queues: Iterable[int]) -> Iterator[dict[str, object]]:
         counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
-        policy = {"max_receive_count": 5, "dead_letter_queue": "dlq"}
+        policy = {"max_receive_count": 5, "dead_letter_queue": "dlq.fifo" if self.fifo else "dlq"}
         for queue in queues:
             # QueueMisconfigured fires for good about those without a dead-letter queue.
-            about = {"kind": "standard"} | (policy if queue % WITHOUT_DEAD_LETTER_QUEUE else {})
+            about = {"kind": "fifo" if self.fifo else "standard"} | (policy if queue % WITHOUT_DEAD_LETTER_QUEUE else {})
             yield self._event("queue_state", queue, {"attributes": counts | about})
 
     def _event(self, kind: str, queue: int, about: Mapping[str, object]) -> dict[str, object]:
-        named = {"system": "aws_sqs", "scope": "eu-west-1", "queue": f"orders-{queue:06d}"}
+        named = {"system": "aws_sqs", "scope": "eu-west-1", "queue": f"orders-{queue:06d}" + (".fifo" if self.fifo else "")}
         return {"v": 1, "type": kind, "at": self._now, **named, **about}
 
 
@@ -103,6 +119,8 @@ def measure(run: Run, *, quick: bool) -> None:
             what = f"{queues:,} queues: an untouched one, beyond {fewer[0]:,}"
             run.add(Figure(f"queues.{queues}.each", what, each_us, "µs of a core"))
         fewer = queues, untouched_ms
+    for queues in (200,) if quick else (1_000, 10_000):
+        _measure(run, ManyQueues(queues, fifo=True), warm_up=12, counted_every=6, steps=STEPS[:2])
 
 
 def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps: Sequence[str]) -> float:
@@ -114,24 +132,24 @@ def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps
         records = load.step(int(queues * TOUCHED_RATIO), after_ms=load.step_ms, counted=0 if i % counted_every else queues)
         chain.take(records, load.now_ms)
     few = int(queues * (0.01 if queues > 10_000 else TOUCHED_RATIO))
-    name = f"{queues:,} queues"
-    for key, words, times, step in (
+    name = f"{queues:,}{' FIFO' if load.fifo else ''} queues"
+    for step_of, words, times, step in (
         ("touched", f"{few:,} of them touched", 5, lambda: load.step(few)),
         ("untouched", "none touched", 5, lambda: load.step(0)),
         ("counted", "all counted by the broker", 3, lambda: load.step(0, counted=queues)),
     ):
-        if key not in steps:
+        if step_of not in steps:
             continue
         spent = chain.median_of(times, lambda step=step: (step(), load.now_ms))  # type: ignore[misc]
         detail = {of: round(1000 * seconds, 2) for of, seconds in spent.items()}
         total = 1000 * sum(spent.values())
-        bound = MOST_MS.get((queues, key))
-        run.add(
-            Figure(f"queues.{queues}.{key}", f"{name}, {words}: all steps", total, "ms of a core", at_most=bound, detail=detail)
-        )
-        if key == "untouched":
+        key = f"queues.{'fifo.' if load.fifo else ''}{queues}.{step_of}"
+        what = f"{name}, {words}: all steps"
+        run.add(Figure(key, what, total, "ms of a core", at_most=MOST_MS.get(key), detail=detail))
+        if step_of == "untouched":
             untouched_ms = total
-    _pages(run, queues, chain, load)
+    if not load.fifo:
+        _pages(run, queues, chain, load)
     return untouched_ms
 
 
