@@ -107,6 +107,7 @@ def message_view(message: MessageView, now_ms: int) -> Json:
     """Return one message with its timeline. `receive_count` is None for a dead letter whose deliveries were not reported."""
     unknown = not message.receive_count and message.arrived_at_ms is not None
     return asdict(message) | {
+        "attempts": [attempt._asdict() for attempt in message.attempts],
         "receive_count": None if unknown else message.receive_count,
         "age_s": age_s(now_ms, message.sent_at_ms),
         "expires_in_s": None if message.expires_at_ms is None else age_s(message.expires_at_ms, now_ms),

@@ -138,4 +138,4 @@ def test_an_unknown_section_is_refused_with_the_existing_ones(capsys: pytest.Cap
     """A typo must not run everything for ten minutes."""
     with pytest.raises(SystemExit):
         bench.main(["throughputs"])
-    assert "no such section: throughputs; choose from micro, queues, scale, client, throughput" in capsys.readouterr().err
+    assert "no such section: throughputs; choose from micro, queues, outage, scale, client, throughput" in capsys.readouterr().err
