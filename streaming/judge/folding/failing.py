@@ -89,8 +89,8 @@ def _follows(finding: Finding, known: Finding | None, several: set[QueueName]) -
 
 def _failed_heads(name: QueueName, merged: Merged) -> int:
     """Count a queue's oldest groups whose head failed."""
-    summary = merged.queues.get(name)
-    ordered = summary.ordered_facts if summary is not None else None
+    place = merged.queues.place(name)
+    ordered = merged.queues.ordered_facts(place) if place is not None else None
     heads = [group.head for group in ordered.oldest if group.head is not None] if ordered is not None else []
     return sum(_has_failed(head.receive_count, head.state) for head in heads)
 
@@ -111,8 +111,8 @@ def _by_dead_letter_queue(names: set[QueueName], merged: Merged, settings: Setti
     """Return some queues by their dead-letter queue, which several may share."""
     out: dict[QueueName, set[QueueName]] = {}
     for name in names:
-        summary = merged.queues.get(name)
-        there = dead_letter_queue(summary, settings) if summary is not None else None
+        place = merged.queues.place(name)
+        there = dead_letter_queue(merged.queues.attributes(place), settings) if place is not None else None
         if there:
             out.setdefault(name.sibling(there), set()).add(name)
     return out
