@@ -18,20 +18,9 @@ from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import AttemptColumns, MessageColumns
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 
-FIGURES: Final = (
-    "groups",
-    "backlog",
-    "in_flight",
-    "blocked",
-    "hidden",
-    "stuck_groups",
-    "overtaken",
-    "youngest_received_sent_at",
-    "others_oldest_at",
-)
+COUNTS: Final = ("groups", "backlog", "in_flight", "blocked", "hidden", "stuck_groups", "overtaken")
+FIGURES: Final = (*COUNTS, "youngest_received_sent_at", "others_oldest_at")
 """Of a queue: the fields of `OrderedQueueReport` of the same names. `others_oldest_at`: NO_OTHERS where all groups are listed."""
-SHOWN: Final = FIGURES[:-2]
-"""Those that change only when something about the groups does."""
 NO_OTHERS: Final = -1
 GROUP_NUMBERS: Final = ("unsettled", "in_flight", "visible", "oldest_sent_at", "last_settled_at", "standing_since")
 """The fields of `GroupReport` of the same names."""
@@ -119,12 +108,10 @@ class OrderedQueues:
         )
 
     def digests(self) -> Array:
-        """Return a number for each of `queue` that changes when anything about its groups does."""
-        digest = np.full(len(self.queue), 7, dtype=np.int64)
-        for name in SHOWN:
+        """Return a number for each of `queue` that changes when its counts do, or its look-ahead is saturated or no longer so."""
+        digest = 7 + np.isin(self.queue, list(self.look_ahead)).astype(np.int64)
+        for name in COUNTS:
             digest = digest * _MULTIPLIER + self.figures[name]
-        if self.look_ahead:
-            digest = digest * _MULTIPLIER + np.isin(self.queue, list(self.look_ahead))
         return digest
 
 

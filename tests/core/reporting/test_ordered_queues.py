@@ -118,3 +118,14 @@ def test_a_queue_has_another_digest_when_its_groups_change_and_the_others_have_n
     names = sorted(QueueName("aws_sqs", "", queue) for queue in QUEUES)
     assert [name.queue for name, one, other in zip(names, before, after, strict=True) if one != other] == ["a.fifo"]
     assert np.count_nonzero(before) == len(QUEUES)
+
+
+def test_a_saturated_look_ahead_does_not_change_the_digests_of_other_queues() -> None:
+    """All of them would be judged again."""
+    few = event("queue_state", 0, queue="a.fifo", attributes={"look_ahead": 1})
+    events = [few, *(sent(queue, "g", 0, 0) for queue in QUEUES), sent("a.fifo", "h", 1_000, 0)]
+    held = event("received", 50_000, queue="a.fifo", message_id="a.fifog0", group="g")
+    before, after = (run_steps([(60_000, some)], SETTINGS)[-1].queues for some in (events, [*events, held]))
+    facts = [queue.ordered_facts for queue in after.values()]
+    assert [bool(one and one.look_ahead) for one in facts] == [True, False, False]
+    assert (before.group_digest == after.group_digest).tolist() == [False, True, True]
