@@ -13,7 +13,7 @@ STATES: tuple[State, ...] = get_args(State)
 class Attempt(NamedTuple):
     """One receive, extension or release in a message's timeline. `end_ms` is the end of the window it opened, if any."""
 
-    # In an outage a step makes a hundred thousand of them: a frozen dataclass takes seven times as long.
+    # In an outage a step makes a hundred thousand of them: a frozen dataclass takes 2.6 times as long.
     at_ms: int
     what: Literal["received", "extended", "released"]
     receive_count: int

@@ -111,7 +111,7 @@ class Finding:
         """Return the finding as one that goes on since then."""
         if self.since_ms == since_ms and self.announced_as == announced_as:
             return self
-        # An outage changes tens of thousands of them in a step: `replace` takes three times as long.
+        # An outage changes tens of thousands of them in a step: `replace` takes twice as long.
         return Finding(self.key, self.severity, since_ms, self.evidence, self.alerting, self.folded, announced_as, self.blamed)
 
 
