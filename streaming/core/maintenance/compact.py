@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from heapq import nlargest
 
 import numpy as np
+import pyarrow as pa
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.settings import Settings
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.state.tombstones import compact_deleted, forgotten
@@ -58,25 +58,27 @@ def compact(state: ShardState, settings: Settings) -> None:
 
 def _sweep_silent(state: ShardState, horizon: int) -> None:
     """Evict silent consumers and collectors, which may get a new name at every start and would pile up."""
-    if any(reported.at < horizon for reported in state.consumer_states.values()):
-        state.consumer_states = {key: reported for key, reported in state.consumer_states.items() if reported.at >= horizon}
+    state.consumer_states = state.consumer_states.only(state.consumer_states.at >= horizon)
     if any(at < horizon for at in state.collectors.values()):
         state.collectors = {name: at for name, at in state.collectors.items() if at >= horizon}
 
 
 def _sweep_reported(state: ShardState) -> None:
     """Forget all but the latest of the consumers that left each queue, and of those that are connected to it."""
-    if len(state.consumer_states) <= MOST_DEPARTED:
+    states = state.consumer_states
+    if len(states) <= MOST_DEPARTED:
         return
-    connected: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    departed: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    for (number, consumer), reported in state.consumer_states.items():
-        of_queue = departed if reported.attributes.get("connected") is False else connected
-        of_queue[number].append((reported.at, consumer))
-    for found, most in ((departed, MOST_DEPARTED), (connected, MOST_CONNECTED)):
-        for number, consumers in found.items():
-            for _, consumer in sorted(consumers)[:-most]:
-                del state.consumer_states[number, consumer]
+    kept = np.ones(len(states), dtype=bool)
+    for are_connected, most in ((False, MOST_DEPARTED), (True, MOST_CONNECTED)):
+        rows = nonzero((states.connected > 0) == are_connected)
+        queues = states.queue[rows]
+        for number in nonzero(np.bincount(queues) > most).tolist():
+            own = rows[queues == number]
+            latest_last = sorted(
+                zip(states.at[own].tolist(), states.names.take(pa.array(own)).to_pylist(), own.tolist(), strict=True)
+            )
+            kept[[row for *_, row in latest_last[:-most]]] = False
+    state.consumer_states = states.only(kept)
 
 
 def _sweep_failed_batches(state: ShardState, oldest: int) -> None:

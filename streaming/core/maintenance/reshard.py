@@ -19,9 +19,10 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash
 from streaming.core.maintenance.placement import keep_latest_rows, restore_all, shards_of
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.consumer_states import ConsumerState, ConsumerStates
 from streaming.core.state.interner import GROUP_COLUMNS, Interner
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import ConsumerState, QueueRecord, Reported, keep_latest
+from streaming.core.state.queues import QueueRecord, Reported, keep_latest
 from streaming.core.state.rows import ROW_COLUMNS, Rows
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 
@@ -121,7 +122,7 @@ def reshard(states: Sequence[ShardState], shards: int, settings: Settings) -> li
         own.attempts = _own_attempts(attempts, own.rows.key)
         own.fingerprints = {name: values.copy() for name, values in fingerprints.items()}
         own.failed_batches = {key: at for state in states for key, at in state.failed_batches.items()}
-        own.consumer_states = dict(consumer_states)
+        own.consumer_states = consumer_states
         own.loss_reasons = _own_reasons(states, own.rows.key)
         # Those of messages without rows may belong to any shard, and only those of listed messages are looked up.
         own.refusals = {key: one for state in states for key, one in state.refusals.items()}
@@ -244,7 +245,7 @@ def _fingerprints(states: Sequence[ShardState]) -> dict[str, Array]:
     return {"hash": hashes[order][last], "at": at[order][last]}
 
 
-def _consumer_states(states: Sequence[ShardState], moved_queues: Sequence[Array]) -> dict[tuple[int, str], ConsumerState]:
+def _consumer_states(states: Sequence[ShardState], moved_queues: Sequence[Array]) -> ConsumerStates:
     """Return the latest report about each consumer: every shard knows it, because its messages may be in any."""
     found: dict[tuple[int, str], ConsumerState] = {}
     for state, moved in zip(states, moved_queues, strict=True):
@@ -252,7 +253,7 @@ def _consumer_states(states: Sequence[ShardState], moved_queues: Sequence[Array]
             key = int(moved[queue]), consumer
             if key not in found or reported.at > found[key].at:
                 found[key] = reported
-    return found
+    return ConsumerStates.of(found)
 
 
 def _own_attempts(attempts: Mapping[str, Array], keys: Array) -> dict[str, Array]:

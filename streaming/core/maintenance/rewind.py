@@ -36,9 +36,9 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
     state.now = now
     state.high_water = min(state.high_water, now)
     state.collectors = {name: _at_most(at, limit, now) for name, at in state.collectors.items()}
-    for key, reported in state.consumer_states.items():
-        at, dispatched_at = (_at_most(time, limit, now) for time in (reported.at, reported.dispatched_at))
-        state.consumer_states[key] = reported._replace(at=at, dispatched_at=dispatched_at)
+    reported = state.consumer_states
+    at, dispatched_at = (np.where(times > limit, now, times) for times in (reported.at, reported.dispatched_at))
+    state.consumer_states = replace(reported, at=at, dispatched_at=dispatched_at)
     state.failed_batches = {batch: _at_most(at, limit, now) for batch, at in state.failed_batches.items()}
     state.refusals = {key: one._replace(last_at=_at_most(one.last_at, limit, now)) for key, one in state.refusals.items()}
     known = [state.queues.attributes(number) for number in range(len(state.queues))]
@@ -46,8 +46,8 @@ def rewind(state: ShardState, now: int, settings: Settings) -> None:
         column = state.queues.column(name)
         column[column > limit] = now
     for number, attributes in enumerate(known):
-        if any(reported.at > limit for reported in attributes.values()):
-            attributes = {name: reported._replace(at=_at_most(reported.at, limit, now)) for name, reported in attributes.items()}
+        if any(value.at > limit for value in attributes.values()):
+            attributes = {name: value._replace(at=_at_most(value.at, limit, now)) for name, value in attributes.items()}
         state.queues.put_attributes(number, attributes)
     state.queues.forget_depths_after(limit)
     _rewind_rows(state.rows, limit, now)

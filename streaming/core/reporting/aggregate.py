@@ -27,7 +27,7 @@ from streaming.core.reporting.queue_columns import FLAGS, LATEST_COUNT, REPORT_T
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
-from streaming.core.state.queues import NEVER, ConsumerState
+from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.tracking.retention import expiry
@@ -84,19 +84,10 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         groups=unordered_groups(state, w, settings),
         ordered=ordered_queues(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
-        consumer_states=_consumers(state),
+        consumer_states=state.consumer_states.only(state.consumer_states.at >= state.high_water - SILENT_MEMORY_MS),
         losses=recent_losses(state, since, settings),
         purges=recent_purges(state, w, now, since, settings),
     )
-
-
-def _consumers(state: ShardState) -> dict[int, dict[str, ConsumerState]]:
-    """Return, per queue (by index), the latest state reported of each consumer."""
-    out: dict[int, dict[str, ConsumerState]] = {}
-    for (number, consumer), reported in state.consumer_states.items():
-        if reported.at >= state.high_water - SILENT_MEMORY_MS:
-            out.setdefault(number, {})[consumer] = reported
-    return out
 
 
 @dataclass(slots=True)

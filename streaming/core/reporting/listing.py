@@ -181,6 +181,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     out: dict[int, list[ConsumerHolds]] = {}
     owners = state.consumers.queue[consumer[first]].tolist()
     names = state.consumers.words(consumer[first])
+    reported = state.consumer_states.find((number, name or "") for number, name in zip(owners, names, strict=True))
     message_ids = state.message_ids(held[first])
     groups = state.groups.words(rows.at("group", held[first]))
     extended = (rows.at("window_code", held[first]) == EXTENDED).tolist()
@@ -188,8 +189,8 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict
     for rank, name, start, n, message, group, extends, number in sorted(holders, key=lambda one: (one[0][0], one[1] or "")):
         listed = out.setdefault(number, [])
         if len(listed) < settings.consumers_per_report:
-            reported = state.consumer_states.get((number, name or ""))
-            counted_at = reported.dispatched_at if reported is not None else 0
+            row = reported.get((number, name or ""))
+            counted_at = int(state.consumer_states.dispatched_at[row]) if row is not None else 0
             at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
             listed.append(
                 ConsumerHolds(

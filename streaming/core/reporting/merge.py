@@ -32,7 +32,7 @@ from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.queue_text import read_names
-from streaming.core.state.queues import NEVER, TOTALS, ConsumerState, Reported, keep_latest
+from streaming.core.state.queues import NEVER, TOTALS, Reported, keep_latest
 
 LOADED_TOGETHER = 2_048
 """Queues of which summaries, and samples, are read at once: those of a hundred thousand take gigabytes."""
@@ -102,18 +102,30 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             digest[place[shard.ordered.queue]] ^= shard.ordered.digests()
         return digest
 
+    @cached_property
+    def consumer_digest(self) -> Array:
+        """A number per queue that changes when a consumer comes, goes or changes, but not when it is only reported again."""
+        digest = np.zeros(len(self.names), dtype=np.uint64)
+        for shard, place in zip(self._shards, self._places, strict=True):
+            states = shard.consumer_states
+            if len(states):
+                digest[place] += states.per_queue(states.digest, len(shard))
+        return digest.view(np.int64)
+
+    @cached_property
+    def consumers_reported(self) -> Array:
+        """A number per queue that changes when one of its consumers is reported again."""
+        reported = np.zeros(len(self.names), dtype=np.int64)
+        for shard, place in zip(self._shards, self._places, strict=True):
+            states = shard.consumer_states
+            if len(states):
+                reported[place] += states.per_queue(states.at + states.dispatched_at, len(shard))
+        return reported
+
     def places_of(self, what: Literal["losses", "purges"]) -> Iterator[int]:
         """Yield the rows of the queues that have any."""
         for shard, place in zip(self._shards, self._places, strict=True):
             yield from place[list(getattr(shard, what))].tolist()
-
-    def consumer_states(self) -> dict[int, list[dict[str, ConsumerState]]]:
-        """Return row -> what each shard knows of the queue's consumers, for queues of which the broker reports consumers."""
-        found: dict[int, list[dict[str, ConsumerState]]] = {}
-        for shard, place in zip(self._shards, self._places, strict=True):
-            for row, states in shard.consumer_states.items():
-                found.setdefault(int(place[row]), []).append(states)
-        return found
 
     def __len__(self) -> int:
         return len(self.names)

@@ -11,11 +11,12 @@ from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.ordered_queues import OrderedQueues, no_ordered_queues
 from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, ConsumerHolds, GroupReport, Loss, Purge
+from streaming.core.state.consumer_states import ConsumerStates
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
 from streaming.core.state.queue_table import REPORTED as REPORTED
 from streaming.core.state.queue_text import SharedTexts, read_attributes
-from streaming.core.state.queues import ConsumerState, Reported
+from streaming.core.state.queues import Reported
 
 NUMBERS = (*SUMS, *MAXIMA, *MINIMA)
 REPORT_TIMES = ("last_event_at", "last_received_at", "last_settled_at", "last_state_at", "skew_ms", "left_out_at")
@@ -66,7 +67,7 @@ class QueueColumns:
     """Unordered queues only: the oldest groups, oldest first, and the number of further groups."""
     ordered: OrderedQueues = field(default_factory=no_ordered_queues)
     consumers: Mapping[int, list[ConsumerHolds]] = field(default_factory=dict)
-    consumer_states: Mapping[int, dict[str, ConsumerState]] = field(default_factory=dict)
+    consumer_states: ConsumerStates = field(default_factory=ConsumerStates)
     losses: Mapping[int, list[Loss]] = field(default_factory=dict)
     purges: Mapping[int, list[Purge]] = field(default_factory=dict)
 

@@ -13,7 +13,8 @@ from streaming.core.reporting.counted_durations import CountedDurations
 from streaming.core.reporting.message_columns import Listed
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER, TOTALS, Attribute, ConsumerState, Depth, Reported, latest_number, latest_value
+from streaming.core.state.consumer_states import ConsumerState
+from streaming.core.state.queues import NEVER, TOTALS, Attribute, Depth, Reported, latest_number, latest_value
 
 AGE_BUCKETS_S: tuple[float, ...] = (
     1,

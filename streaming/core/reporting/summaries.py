@@ -13,6 +13,7 @@ from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, QueueColumns
 from streaming.core.reporting.report import ConsumerHolds, ConsumerResults, GroupReport, QueueSummary, TrackedAtCount
 from streaming.core.settings import Settings
+from streaming.core.state.consumer_states import ConsumerState, read_attributes
 from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Depth
 
@@ -89,6 +90,11 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
                 if before is None
                 else ConsumerResults(before.finished + finished, before.failed + failed)
             )
+    of_consumers = shard.consumer_states
+    reports = (of_consumers.queue, of_consumers.names, of_consumers.at, of_consumers.texts, of_consumers.dispatched_at)
+    for summary, known in zip(summaries, _rows_of(reports, rows), strict=True):
+        for consumer, at, text, dispatched_at in known:
+            summary.consumer_states[consumer] = ConsumerState(at, read_attributes(text), dispatched_at)
     for summary, row in zip(summaries, rows.tolist(), strict=True):
         if row >= 0:
             _add_details(summary, shard, row, settings)
@@ -125,8 +131,6 @@ def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings:
     summary.ordered_facts = summary.ordered_facts or shard.ordered.get(row)
     if row in shard.consumers:
         summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
-    if row in shard.consumer_states:
-        summary.consumer_states.update(shard.consumer_states[row])
 
 
 def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupReport]:

@@ -159,15 +159,6 @@ class Depth(NamedTuple):
         return self.visible + self.in_flight + (self.delayed if self.delayed > 0 else 0)
 
 
-class ConsumerState(NamedTuple):
-    """The last report about a consumer, and its time (epoch milliseconds)."""
-
-    at: int
-    attributes: dict[str, Any]
-    dispatched_at: int = 0
-    """When its attribute `dispatched` was last reported, which later reports may leave out; 0: never."""
-
-
 class Refusals(NamedTuple):
     """How often the settlement of a message was refused because its window had ended, and the last time (epoch milliseconds)."""
 

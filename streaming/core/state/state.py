@@ -28,11 +28,12 @@ from streaming.core.columns import (
 )
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.consumer_states import ConsumerStates
 from streaming.core.state.id_segments import IdSegment, place_ids, read_ids
 from streaming.core.state.interner import CONSUMER_COLUMNS, GROUP_COLUMNS, Interner
 from streaming.core.state.loss_reasons import pack_reasons, unpack_reasons
 from streaming.core.state.queue_table import QueueTable
-from streaming.core.state.queues import ConsumerState, Refusals
+from streaming.core.state.queues import Refusals
 from streaming.core.state.related_columns import OF_ATTEMPTS, OF_ROWS, to_distances, to_times
 from streaming.core.state.rows import STORED_COLUMNS, Rows
 from streaming.core.state.upgrades import FORMAT_VERSION, upgrade_head
@@ -50,7 +51,9 @@ ATTEMPT_COLUMNS: dict[str, str] = {
 SILENT_MEMORY_MS = 24 * 3_600_000
 """A consumer or collector silent for this long is no longer expected."""
 
-_RAW_COLUMNS = frozenset({"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "lost.key", "q.durations", "q.hash"})
+_RAW_COLUMNS = frozenset(
+    {"hi", "lo", "batch", "a.key", "a.batch", "parent", "fp.hash", "lost.key", "q.durations", "q.hash", "cs.digest"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,7 @@ class ShardState:
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
-    consumer_states: dict[tuple[int, str], ConsumerState]
-    """By queue index and consumer."""
+    consumer_states: ConsumerStates
     failed_batches: dict[int, int]
     loss_reasons: dict[int, str]
     """Key of a lost message's row -> the reported reason."""
@@ -133,7 +135,7 @@ class ShardState:
             events_total=Counter(),
             invalid_total=Counter(),
             collectors={},
-            consumer_states={},
+            consumer_states=ConsumerStates(),
             failed_batches={},
             loss_reasons={},
             refusals={},
@@ -200,6 +202,7 @@ class ShardState:
         attempts = {f"a.{name}": values for name, values in self.attempts.items()}
         columns |= to_distances(attempts, OF_ATTEMPTS, attempts)
         columns |= self.queues.pack()
+        columns |= self.consumer_states.pack()
         columns |= {f"fp.{name}": values for name, values in self.fingerprints.items()}
         for kind, names in (("g", self.groups), ("c", self.consumers)):
             columns |= {f"{kind}.queue": names.queue, f"{kind}.time": names.time}
@@ -216,7 +219,6 @@ class ShardState:
             "events": self.events_total,
             "invalid": self.invalid_total,
             "collectors": self.collectors,
-            "consumer_states": [[q, c, *v] for (q, c), v in self.consumer_states.items()],
             "failed_batches": list(self.failed_batches.items()),
             "loss_reasons": loss_reasons,
             "refusals": [[key, *refusals] for key, refusals in self.refusals.items()],
@@ -261,7 +263,7 @@ class ShardState:
         state.events_total = Counter(header["events"])
         state.invalid_total = Counter(header["invalid"])
         state.collectors = header["collectors"]
-        state.consumer_states = {(q, c): ConsumerState(*reported) for q, c, *reported in header["consumer_states"]}
+        state.consumer_states = ConsumerStates.unpack(columns)
         state.failed_batches = {int(k): v for k, v in header["failed_batches"]}
         state.loss_reasons = unpack_reasons(columns, header["loss_reasons"])
         state.refusals = {key: Refusals(*refusals) for key, *refusals in header["refusals"]}

@@ -18,6 +18,7 @@ import numpy as np
 
 from streaming.core.columns import Array, UnreadableBlob
 from streaming.core.settings import QueueName
+from streaming.core.state.consumer_states import ConsumerState, ConsumerStates
 from streaming.core.state.duration_buckets import DURATIONS, SUM, UNDIVIDED
 from streaming.core.state.interner import GROUP_COLUMNS
 from streaming.core.state.loss_reasons import pack_reasons
@@ -29,7 +30,7 @@ from streaming.core.state.variable_length_rows import pack_lists
 Columns = dict[str, Array]
 Header = dict[str, Any]
 
-FORMAT_VERSION: Final = 15
+FORMAT_VERSION: Final = 16
 """The version that is written."""
 OLDEST_READABLE: Final = 2
 """The oldest version that can still be read."""
@@ -224,6 +225,12 @@ def _to_version_15(columns: Columns, _: Header) -> None:
         columns.setdefault(f"q.{name}", np.zeros_like(columns["q.dead_letter"]))
 
 
+def _to_version_16(columns: Columns, header: Header) -> None:
+    """Upgrade to version 16: convert what the broker reported of consumers from a list in the header to columns."""
+    reported = {(queue, consumer): ConsumerState(*state) for queue, consumer, *state in header.pop("consumer_states")}
+    columns |= ConsumerStates.of(reported).pack()
+
+
 STEPS: Final[Mapping[int, Step]] = {
     2: Step(_count_failures),
     3: Step(_queues_as_columns),
@@ -238,6 +245,7 @@ STEPS: Final[Mapping[int, Step]] = {
     12: Step(_to_version_13),
     13: Step(),
     14: Step(_to_version_15),
+    15: Step(_to_version_16),
 }
 """Version read -> the step to the next version. Version 6 has rows of another key: see `rows.F_PLACEHOLDER`."""
 

@@ -23,13 +23,13 @@ from streaming.core.events.queue_events import (
 )
 from streaming.core.hashing import hash_in_queues, hash_texts, row_key
 from streaming.core.settings import Settings
+from streaming.core.state.consumer_states import ConsumerState
 from streaming.core.state.queue_row import QueueRow
 from streaming.core.state.queue_text import read_report
 from streaming.core.state.queues import (
     MOST_ATTRIBUTES,
     READ_OF_CONSUMERS,
     T_OUTLIVED,
-    ConsumerState,
     Depth,
     Refusals,
     visibility_ms,
@@ -126,9 +126,13 @@ def _batches_failed(state: ShardState, numbers: Array, batches: QueueEvents, set
 def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> None:
     """Apply reports on consumers, in order of time. One that comes late adds what later ones left out."""
     texts = [states.attributes[i] for i in states["attributes"].tolist()]
-    reports = zip(states["at"].tolist(), texts, states.names("consumer"), numbers.tolist(), strict=True)
-    for at, text, consumer, number in sorted(reports):
-        known, reported = state.consumer_states.get((number, consumer), _NO_REPORT), read_report(text)
+    reports = sorted(zip(states["at"].tolist(), texts, states.names("consumer"), numbers.tolist(), strict=True))
+    rows = state.consumer_states.find((number, consumer) for _, _, consumer, number in reports)
+    latest = {key: state.consumer_states.state(row) for key, row in rows.items()}
+    changed: set[tuple[int, str]] = set()
+    for at, text, consumer, number in reports:
+        key, reported = (number, consumer), read_report(text)
+        known = latest.get(key, _NO_REPORT)
         merged = {**known.attributes, **reported} if at >= known.at else {**reported, **known.attributes}
         dispatched_at = known.dispatched_at
         if "dispatched" in reported and at >= dispatched_at:
@@ -136,7 +140,11 @@ def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> N
         if len(merged) > MOST_ATTRIBUTES:
             kept = sorted(merged, key=lambda name: (name not in READ_OF_CONSUMERS, name))[:MOST_ATTRIBUTES]
             merged = {name: merged[name] for name in kept}
-        state.consumer_states[number, consumer] = ConsumerState(max(at, known.at), merged, dispatched_at)
+        if key not in rows or merged != known.attributes:
+            changed.add(key)
+        latest[key] = ConsumerState(max(at, known.at), merged, dispatched_at)
+    heard = {row: latest[key] for key, row in rows.items() if key not in changed}
+    state.consumer_states = state.consumer_states.heard(heard).replaced({key: latest[key] for key in changed})
 
 
 _NO_REPORT = ConsumerState(0, {})

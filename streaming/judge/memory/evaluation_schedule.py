@@ -19,7 +19,6 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.reporting.merge import MergedQueues
 from streaming.core.reporting.queue_columns import INTEGERS
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import ConsumerState
 from streaming.judge.history.window import Bools, Ints
 from streaming.judge.snapshot import QueueView, is_empty
 
@@ -62,8 +61,6 @@ class EvaluationSchedule:
         self._folded: Ints = np.zeros((0, len(FOLDED)), dtype=np.int64)
         self._backlogs: Array = np.full((0, 2), np.nan)
         self._latest: list[Evaluation | None] = []
-        self._consumers: dict[int, list[dict[str, ConsumerState]]] = {}
-        """What the broker had reported of consumers at the step before, by row."""
         self.views: dict[QueueName, tuple[Evaluation, QueueView]] = {}
         """Views already built, each with the evaluation it shows."""
 
@@ -79,8 +76,11 @@ class EvaluationSchedule:
         else:
             changed = [np.ones(values.shape, dtype=bool) for values in columns]
         self._before = columns
-        integers, attributes, groups, *tables = changed
+        integers, attributes, groups, consumers, heard, *tables = changed
         reported, otherwise = (integers.T[rows].any(axis=0) for rows in (_REPORTED_ROWS, _COMPARED_ROWS))
+        # What a consumer holds is compared with how much the broker counted, and when.
+        otherwise |= consumers | (heard & (queues.columns["in_flight"] > 0))
+        reported |= heard
         for table in tables:
             otherwise |= table.any(axis=1)
         configured = np.append(attributes, False)
@@ -89,17 +89,10 @@ class EvaluationSchedule:
             place = queues.place(name)
             if place is not None:
                 due[place] = True
-        due[self._consumers_changed(queues)] = True
         self._due_for_refresh |= (reported & ~self._steady) | (self._refresh_at <= now)
         self._due_for_refresh &= ~due
         due[self._refreshed_now()] = True
         return due
-
-    def _consumers_changed(self, queues: MergedQueues) -> list[int]:
-        """Return the rows of the queues of whose consumers something new is known."""
-        before, self._consumers = self._consumers, queues.consumer_states()
-        changed = [place for place, states in self._consumers.items() if states != before.get(place)]
-        return [*changed, *(before.keys() - self._consumers.keys())]
 
     def _refreshed_now(self) -> Ints:
         """Return the queues to refresh in this step."""
@@ -164,9 +157,6 @@ class EvaluationSchedule:
         siblings = np.array([self._sibling(evaluation, queues) for evaluation in self._latest], dtype=np.int64)
         # A queue whose dead-letter queue has only now become known is judged again.
         self._next_evaluation_at[(siblings >= 0) & (before[siblings] < 0)] = 0
-        self._consumers = {
-            place: self._consumers[known_as] for place, known_as in enumerate(before.tolist()) if known_as in self._consumers
-        }
         self._siblings, self._names = siblings, queues.names
         return before < 0
 
@@ -185,5 +175,5 @@ def _backlog(known: Knowledge) -> tuple[float, float]:
 
 def _columns(queues: MergedQueues) -> list[Ints]:
     """Return all numbers of each queue, a row per queue."""
-    digests = (queues.attribute_digest, queues.group_digest)
+    digests = (queues.attribute_digest, queues.group_digest, queues.consumer_digest, queues.consumers_reported)
     return [queues.integers.T, *digests, queues.flags.T, queues.totals, queues.oldest, queues.oldest_but_used_up]

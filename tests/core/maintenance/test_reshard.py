@@ -20,8 +20,9 @@ from streaming.core.maintenance.reshard import AT_HOME, NAME_COUNTERS, NAME_TIME
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.settings import QueueName, QueueRule, Settings
 from streaming.core.state import tombstones
+from streaming.core.state.consumer_states import ConsumerState
 from streaming.core.state.interner import Interner
-from streaming.core.state.queues import ConsumerState, QueueRecord
+from streaming.core.state.queues import QueueRecord
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import differences, report_of
 from streaming.core.track import track
@@ -142,7 +143,9 @@ def test_every_shard_knows_what_the_broker_said_about_a_consumer() -> None:
     states = [ShardState.empty() for _ in range(2)]
     go_on(states, 2_000, [event("consumer_state", 1_000, consumer="c", attributes=attributes)])
     made = reshard(states, 3, Settings())
-    assert [list(state.consumer_states.values()) for state in made] == [[ConsumerState(T0 + 1_000, attributes, T0 + 1_000)]] * 3
+    assert [[one for _, one in state.consumer_states.items()] for state in made] == [
+        [ConsumerState(T0 + 1_000, attributes, T0 + 1_000)]
+    ] * 3
 
 
 BY_NAME = Settings()

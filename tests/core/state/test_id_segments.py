@@ -117,7 +117,7 @@ def test_segments_of_version_8_are_read_and_stay_while_most_of_them_is_needed() 
     body = columns.pop("hi").tobytes() + columns.pop("lo").tobytes()
     columns |= {"id.segment": np.ones(9_000, dtype=np.uint8), "id.alive": np.packbits(np.ones(9_000, dtype=bool))}
     columns |= dict.fromkeys(("hi", "lo"), np.zeros(0, dtype=np.uint64))
-    old = pack_columns(columns, header | {"version": 8, "ids": [["old", 9_000]]}, compress=True)
+    old = pack_columns(columns, header | {"version": 8, "ids": [["old", 9_000]], "consumer_states": []}, compress=True)
     state = ShardState.unpack(Packed(old, {"old": body}))
     assert (ids(state), state.rows["sent"].tolist()) == (before, sent.tolist())
     grow(state, 1_000)

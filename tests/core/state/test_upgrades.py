@@ -157,6 +157,18 @@ def test_dead_letter_queues_stay_known_after_the_upgrade(tmp_path: Path) -> None
         assert (state.queues.column("dead_letter") == before).all()
 
 
+def test_what_the_broker_reported_of_consumers_is_kept_by_the_upgrade(tmp_path: Path) -> None:
+    """Version 15 had it as a list in the header; every shard knows it."""
+    states = stored_states(unpacked("state-15", tmp_path))
+    assert len(states) == 2
+    for state in states:
+        number = state.queues.index[QueueName("aws_sqs", "eu/1", "orders")]
+        [(key, reported)] = state.consumer_states.items()
+        assert key == (number, "worker-1")
+        assert reported.attributes == {"prefetch": 10, "dispatched": 4, "connected": True}
+        assert reported.at == reported.dispatched_at > 0
+
+
 def test_there_is_a_step_from_every_version_that_is_read() -> None:
     """A change that raises the version must add the step to it, and store a checkpoint of the previous version."""
     assert sorted(STEPS) == list(range(OLDEST_READABLE, FORMAT_VERSION))

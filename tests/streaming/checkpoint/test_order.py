@@ -27,6 +27,7 @@ def rules(*given: tuple[str, bool | None]) -> Settings:
 def made_with(checkpoint: Path, order: Order | None, **changes: Any) -> Manifest:
     """Return the manifest of a checkpoint after it was made with these patterns."""
     body = json.loads((checkpoint / NAME).read_text()) | changes
+    body.pop("queues", None)
     if order is not None:
         body["queues"] = [{"pattern": pattern, "ordered": ordered} for pattern, ordered in order]
     (checkpoint / NAME).write_text(json.dumps(body))
