@@ -148,8 +148,7 @@ def judge_ack(
     after = before.copy()
     tick = after["tick"] = _tick(params, now_ms)
     after["dispatched"], after["last_ack_at_ms"] = report.dispatched, report.last_ack_at_ms
-    excuse = _excuse(report, params)
-    last_ms = report.last_ack_at_ms if report.last_ack_at_ms is not None else report.connected_at_ms
+    excuse, last_ms = _excuse(report, params), _last_sign_ms(report)
     if excuse is None and last_ms is None:
         excuse = "not known when it last acknowledged anything"
     if excuse is not None:
@@ -183,6 +182,18 @@ def judge_ack(
     if not after["listed"]:
         return Verdict(False, False, None, why), after
     return Verdict(True, after["aborted"], after["since_ms"], why), after
+
+
+def next_ack_check(report: ConsumerReport, params: StrategyParams, now_ms: int, *, slow: bool) -> int | None:
+    """Return the next check at which the verdict of `judge_ack` may change if nothing more is reported; None: at none.
+
+    One that is slow is so until a check finds otherwise, whatever it has acknowledged since the last one.
+    """
+    last_ms = _last_sign_ms(report)
+    if last_ms is None or _excuse(report, params) is not None:
+        return None
+    overdue_from = 0 if slow else last_ms + params.max_time_since_last_ack_ms + 1
+    return max(now_ms // params.check_period_ms + 1, -(-overdue_from // params.check_period_ms)) * params.check_period_ms
 
 
 def judge_hold(report: ConsumerReport, min_hold_ms: int, median_factor: float, now_ms: int) -> Verdict:
@@ -291,6 +302,11 @@ def departed_of(states: Mapping[str, Mapping[str, Any]]) -> list[DepartedConsume
         for name, attributes in sorted(states.items())
         if attributes.get("connected") is False and attributes.get("removed_at") is not None
     ]
+
+
+def _last_sign_ms(report: ConsumerReport) -> int | None:
+    """Return since when a consumer has acknowledged nothing, as far as that is known."""
+    return report.last_ack_at_ms if report.last_ack_at_ms is not None else report.connected_at_ms
 
 
 def _excuse(report: ConsumerReport, params: StrategyParams) -> str | None:

@@ -22,7 +22,7 @@ from streaming.judge.conditions.sliding import FAILED, OUTLIVED, RETRIED
 from streaming.judge.context import Context
 from streaming.judge.drain import recent_peak
 from streaming.judge.findings import measures
-from streaming.judge.findings.lasting import TIMED, is_lasting
+from streaming.judge.findings.lasting import is_lasting, is_timed
 from streaming.judge.findings.signals import SignalKey
 from streaming.judge.folding.failing import FOLDED_AFTER_MS
 from streaming.judge.history.history import DENSE_MS, SAMPLE_EVERY_MS
@@ -30,20 +30,23 @@ from streaming.judge.knowledge.basis import FEWEST_PASSED, PASSED_OVER_KEPT_MS, 
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
-from streaming.judge.rules.consumers import ZOMBIE_GRACE_MS
+from streaming.judge.rules.consumers import ZOMBIE_GRACE_MS, connected_since, strategy_verdicts
 from streaming.judge.rules.dead_letters import counted_arrivals, expires_by
-from streaming.judge.rules.prefetched import usual_limit_ms
+from streaming.judge.rules.prefetched import prefetched_since, usual_limit_ms, windows_stuck_from, working_since
 from streaming.judge.rules.silent import expected_since, is_overdue, last_change, silent_from, silent_since
 from streaming.judge.rules.stalled import backlog_since, stalled_since
 from streaming.judge.rules.status import IDLE_MS, WINDOW_MS, stale_from
 from streaming.judge.rules.telemetry import uncovered_since
-from streaming.judge.slow_consumer import departed_of
+from streaming.judge.slow_consumer import StrategyParams, departed_of, next_ack_check
 from streaming.judge.snapshot import QueueStatus
+from streaming.judge.turns import TURNS_KEPT_MS
 
 _STANDING = frozenset({"ok", "stale", "stopped", "unknown"})
 """Statuses that only an arrival, or one of the moments below, ends. Nobody may come back to a stopped queue for weeks."""
-_LASTING = frozenset(lasting.name for lasting in (backlog_since, expected_since, silent_since, uncovered_since))
-"""Conditions that only a report about the queue ends, as it does those of `misconfigured_since`."""
+_LASTING = frozenset(lasting.name for lasting in (backlog_since, expected_since, silent_since, uncovered_since, prefetched_since))
+"""Conditions that only a report about the queue ends…"""
+_LASTING_PARTS = (misconfigured_since, working_since, connected_since)
+"""…and those with parts."""
 
 
 class NextEvaluation(NamedTuple):
@@ -126,22 +129,27 @@ def _is_under_way(c: Context) -> bool:
 
 
 def _consumers_are_watched(c: Context) -> bool:
-    """Whether time alone may change what is said of the consumers that the broker reports.
+    """Whether what is said of the consumers that the broker reports may change in every step.
 
-    Of those of an empty queue it may not, unless one has just left: see `judge_zombie`.
+    Where a group waits for a full prefetch window, it is not predicted when that takes too long. One that has just left may be a
+    zombie: see `judge_zombie`.
     """
     states = c.summary.consumer_states
     if not states:
         return bool(c.memory.strategies)
-    if c.tracked or any(c.broker_counts.values()) or not c.settings.slow_strategy_params.get("ignore_idle_consumers", True):
-        return True
-    if any(state.attributes.get("dispatched") for state in states.values()):
-        return True
-    if any(known["listed"] or known["dispatched"] for known in c.memory.strategies.values()):
+    if c.ordered and c.tracked:
         return True
     decided_by = c.now - max(ZOMBIE_GRACE_MS, int(c.thresholds.slow_hold_min_s * 1000))
     left = departed_of({name: state.attributes for name, state in states.items()})
     return any(one.connection_open and not one.is_back and one.removed_at_ms >= decided_by for one in left)
+
+
+def _strategy_checks(c: Context) -> Iterator[int]:
+    """Yield when the broker's `ack` strategy may come to another verdict. That of `prefetch` changes with reports only."""
+    params = StrategyParams(**c.settings.slow_strategy_params)
+    for of in strategy_verdicts(c).values():
+        if of.strategy == "ack" and (at := next_ack_check(of.report, params, c.now, slow=of.verdict.slow)) is not None:
+            yield at
 
 
 def _is_held_back(c: Context) -> bool:
@@ -154,7 +162,7 @@ def _is_held_back(c: Context) -> bool:
 
 
 def _condition_is_lasting(name: str) -> bool:
-    return name in _LASTING or misconfigured_since.includes(name)
+    return name in _LASTING or any(several.includes(name) for several in _LASTING_PARTS)
 
 
 def _may_slide(c: Context) -> bool:
@@ -190,6 +198,10 @@ def _moments(c: Context) -> Iterator[int]:
         if (usual_ms := usual_limit_ms(c)) < math.inf:
             # Consumers that extend a message's window may hold it for that long.
             yield from (held.since + int(usual_ms) + 1 for held in summary.consumers if held.extended)
+    if (stuck_from := windows_stuck_from(c)) is not None:
+        yield stuck_from + 1
+        yield from (ended_at + TURNS_KEPT_MS for ended_at in c.memory.turns.values())
+    yield from _strategy_checks(c)
     expires_at = expires_by(c)
     if expires_at is not None:
         yield expires_at - int(measures.expiry(0, 0, summary, c.settings).limit) + 1
@@ -205,13 +217,15 @@ def _moments(c: Context) -> Iterator[int]:
     if summary.numbers["used_up"]:
         yield summary.last_received_at + RECEIVING_MS + 1
     if c.judged_by_counts:
-        # The status by the counts of the last minutes: see `queue_status`.
-        yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths)
+        # The status by the counts of the last minutes (see `queue_status`): it is ok while nothing was visible at one of them.
+        emptied_at = max((depth.at for depth in summary.depths if not depth.visible), default=0)
+        yield from (depth.at + WINDOW_MS + 1 for depth in summary.depths if depth.at >= emptied_at)
         yield max(summary.last_received_at, summary.last_settled_at, e.life_at) + IDLE_MS
         yield max(summary.last_received_at, summary.last_settled_at) + WINDOW_MS + 1
         yield e.backlog_since + WINDOW_MS
         if (overdue := overdue_from(summary)) is not None:
-            yield overdue + 1
+            # It is asked for when the last count has left the window.
+            yield max(overdue, summary.depths[-1].at + WINDOW_MS) + 1
     for depth in summary.depths[-2:]:
         if c.basis != "messages":
             # Only lower bounds depend on it.
@@ -234,7 +248,7 @@ def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
     """Yield times at which more may be known of the queue or said of what was found, past ones among them."""
     summary, e = c.summary, c.memory.evidence
     counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
-    if (c.basis != "messages" and (c.tracked or counted)) or any(key.signal in TIMED for key in found) or is_overdue(c):
+    if (c.basis != "messages" and (c.tracked or counted)) or any(map(is_timed, found)) or is_overdue(c):
         # Bounds, shares, durations and yesterday's rate change with every sample. Such queues are not all judged in one step.
         yield _soon(c)
     steady = is_steady(c)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from streaming.core.reporting.report import ConsumerHolds
-from streaming.judge.conditions.conditions import condition, conditions
+from streaming.judge.conditions.conditions import condition, conditions, once
 from streaming.judge.context import FEWEST_HOLDS, Context
 from streaming.judge.findings import measures
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
@@ -122,18 +122,23 @@ def waiting_in_windows(c: Context) -> int:
 
 
 def stuck_windows_since(c: Context) -> int | None:
-    """Return since when messages have waited in windows whose consumers work on one for longer than is usual; None: none do.
+    """Return since when messages have waited in windows whose consumers work on one for longer than is usual; None: none do."""
+    stuck_from = windows_stuck_from(c)
+    return prefetched_since(c) if stuck_from is not None and c.now > stuck_from else None
+
+
+@once
+def windows_stuck_from(c: Context) -> int | None:
+    """Return after when a consumer works on its message for longer than is usual while others wait in its window; None: none do.
 
     Where too few messages were finished to know what is usual, the limit is that of MessageHeldTooLong.
     """
-    since = prefetched_since(c)
-    if since is None:
+    if prefetched_since(c) is None:
         return None
     limit_ms = min(usual_limit_ms(c), unusual_turn_ms(c))
     if limit_ms == math.inf:
         limit_ms = measures.hold(0, 0, c.summary, c.settings).limit
-    oldest = min(in_work_since(c, held) for held in _with_waiting(c))
-    return since if c.now - oldest > limit_ms else None
+    return math.floor(min(in_work_since(c, held) for held in _with_waiting(c)) + limit_ms)
 
 
 def _with_waiting(c: Context) -> Iterator[ConsumerHolds]:

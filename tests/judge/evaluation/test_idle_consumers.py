@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from streaming.judge.findings.lasting import STRATEGIES
+from streaming.judge.findings.signals import SignalChange
 from streaming.judge.judge import judge
 from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
 from streaming.judge.memory.memory import JudgeMemory
@@ -70,14 +72,23 @@ class Broker:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_as_if_the_queue_were_judged_in_every_step(seed: int) -> None:
-    """Every change, all that fires, and the verdicts of the broker's strategies."""
+    """Every change, all that fires, the verdicts of the broker's strategies, and the views."""
     steps = in_steps(Broker(random.Random(seed)).events, 1, UNTIL_S)
     scheduled, every = JudgeMemory.empty(), JudgeMemory.empty()
     for merged in run_steps(steps, SETTINGS):
         scheduled, some, changes = judge(scheduled, merged, merged.now, SETTINGS)
         every, all_, all_changes = judge(replace(every, schedule=EvaluationSchedule()), merged, merged.now, SETTINGS)
-        assert changes == all_changes, merged.now - T0
+        assert [told(change) for change in changes] == [told(change) for change in all_changes], merged.now - T0
         assert [f.key for f in some.firing] == [f.key for f in all_.firing], merged.now - T0
+        for view, other in zip(some.queues, all_.queues, strict=True):
+            assert replace(view, revision=0) == replace(other, revision=0), merged.now - T0
+
+
+def told(change: SignalChange) -> tuple[Any, ...]:
+    """Return what is certain of a change: what a strategy of the broker says of a consumer may be some seconds old."""
+    found = change.finding
+    certain = found.evidence if found.key.part not in STRATEGIES else None
+    return change.at_ms, change.status, change.announcement, found.key, found.severity, found.since_ms, certain
 
 
 def test_an_idle_queue_is_judged_when_its_consumers_are_polled(evaluated: list[tuple[int, str]]) -> None:
@@ -96,3 +107,43 @@ def test_an_idle_queue_is_judged_when_its_consumers_are_polled(evaluated: list[t
     assert [(at, status) for at, signal, status, _ in said.changes_seen() if signal == "SlowConsumer"] == [(1_810_000, "firing")]
     [found] = said.firing("SlowConsumer")
     assert found.key.part == "ack"
+
+
+def polls(seconds: range, **attributes: Any) -> Events:
+    """Return what the broker says of an empty queue and its consumer."""
+    state = {"connected": True, "prefetch": 10, "dispatched": 0, "connected_at": T0} | attributes
+    return [
+        one
+        for at in seconds
+        for one in (
+            mq("consumer_state", at, consumer="ID:app:1:1", attributes=state),
+            mq("queue_state", at, attributes={"visible": 0, "in_flight": state["dispatched"], "delayed": 0}),
+        )
+    ]
+
+
+def test_a_quiet_queue_is_hardly_judged_when_its_consumers_are_polled_and_are_as_before(evaluated: list[tuple[int, str]]) -> None:
+    """A thousand queues with five consumers each are polled together."""
+    judged(in_steps(polls(range(1, 1_200, POLL_S)), 5, 1_200))
+    assert len([at for at, _ in evaluated if at >= 600_000]) <= 5, "of 40 polls"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"dispatched": 1}, {"prefetch": 1}, {"connected": False, "removed_at": T0 + 600_000, "returned": 0}],
+    ids=["it holds a message", "its window is smaller", "it has left"],
+)
+def test_a_quiet_queue_is_judged_when_a_consumer_is_no_longer_as_before(
+    other: dict[str, Any], evaluated: list[tuple[int, str]]
+) -> None:
+    """In the step of the report."""
+    judged(in_steps([*polls(range(1, 600, POLL_S)), *polls(range(600, 601), **other)], 5, 600))
+    assert evaluated[-1][0] == 600_000
+
+
+def test_a_queue_whose_consumers_hold_something_is_judged_whenever_they_are_polled(evaluated: list[tuple[int, str]]) -> None:
+    """What a consumer seems to hold is compared with how much the broker counted, and when."""
+    about = {"message_id": "m", "consumer": "ID:app:1:1"}
+    taken = [mq("sent", 2, message_id="m"), mq("received", 3, receive_count=1, **about)]
+    judged(in_steps([*polls(range(1, 2)), *taken, *polls(range(16, 300, POLL_S), dispatched=1)], 1, 300))
+    assert {at for at, _ in evaluated} >= {1_000 * at for at in range(16, 300, POLL_S)}
