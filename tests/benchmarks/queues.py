@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from sinks.prometheus import Exposition
 from streaming.core.gc_pause import gc_paused
@@ -27,6 +27,10 @@ MOST_MS: Final = {
 }
 """Promised limits, in milliseconds of a core."""
 GROUPS_PER_FIFO_QUEUE: Final = 5
+CONSUMERS_PER_QUEUE: Final = 5
+"""Of ActiveMQ."""
+Kind = Literal["standard", "fifo", "activemq"]
+NAMES: Final[Mapping[Kind, str]] = {"standard": "", "fifo": " FIFO", "activemq": " ActiveMQ"}
 MOST_METRICS_MS: Final = {(10_000, "again"): 300.0, (10_000, "touched"): 300.0}
 _START_MS: Final = 1_700_000_000_000
 
@@ -41,10 +45,10 @@ class ManyQueues:
         start_ms: int = _START_MS,
         step_ms: int = WARM_UP_STEP_MS,
         touched_ratio: float = TOUCHED_RATIO,
-        fifo: bool = False,
+        kind: Kind = "standard",
     ) -> None:
         """`step_ms`: the time between the steps of the warm-up, each of which touches this ratio of the queues."""
-        self.queues, self.fifo = queues, fifo
+        self.queues, self.kind = queues, kind
         self.step_ms = step_ms
         self._touched_ratio = touched_ratio
         self._now = start_ms
@@ -72,7 +76,7 @@ class ManyQueues:
         events: list[dict[str, object]] = []
         for i in range(touched):
             queue = (self._turn + i) % self.queues
-            oldest = self._message(queue, self._next[queue] - MESSAGES_PER_QUEUE) | {"consumer": f"worker-{queue % 4}"}
+            oldest = self._message(queue, self._next[queue] - MESSAGES_PER_QUEUE) | {"consumer": _consumer(queue % 4)}
             events.append(self._event("received", queue, oldest | {"receive_count": 1}))
             events.append(self._event("deleted", queue, oldest))
             events.append(self._sent(queue))
@@ -86,20 +90,31 @@ class ManyQueues:
         return self._event("sent", queue, self._message(queue, self._next[queue] - 1))
 
     def _message(self, queue: int, number: int) -> dict[str, object]:
-        group = {"group": f"customer-{number % GROUPS_PER_FIFO_QUEUE}"} if self.fifo else {}
+        group = {"group": f"customer-{number % GROUPS_PER_FIFO_QUEUE}"} if self.kind == "fifo" else {}
         return {"message_id": message_id(queue, number), **group}
 
     def _counts(self, queues: Iterable[int]) -> Iterator[dict[str, object]]:
-        counts = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0, "visibility_timeout_s": 30, "retention_s": 345_600}
-        policy = {"max_receive_count": 5, "dead_letter_queue": "dlq.fifo" if self.fifo else "dlq"}
+        counts: dict[str, object] = {"visible": MESSAGES_PER_QUEUE, "in_flight": 0, "delayed": 0}
+        if self.kind != "activemq":
+            counts |= {"visibility_timeout_s": 30, "retention_s": 345_600, "kind": self.kind}
+        policy = {"max_receive_count": 5, "dead_letter_queue": "dlq.fifo" if self.kind == "fifo" else "dlq"}
         for queue in queues:
             # QueueMisconfigured fires for good about those without a dead-letter queue.
-            about = {"kind": "fifo" if self.fifo else "standard"} | (policy if queue % WITHOUT_DEAD_LETTER_QUEUE else {})
-            yield self._event("queue_state", queue, {"attributes": counts | about})
+            about = counts | (policy if queue % WITHOUT_DEAD_LETTER_QUEUE else {})
+            yield self._event("queue_state", queue, {"attributes": about})
+            for number in range(CONSUMERS_PER_QUEUE if self.kind == "activemq" else 0):
+                client = {"client_id": f"shop-{number}", "connected_at": _START_MS}
+                state = {"connected": True, "prefetch": 1000, "dispatched": 0} | client
+                yield self._event("consumer_state", queue, {"consumer": _consumer(number), "attributes": state})
 
     def _event(self, kind: str, queue: int, about: Mapping[str, object]) -> dict[str, object]:
-        named = {"system": "aws_sqs", "scope": "eu-west-1", "queue": f"orders-{queue:06d}" + (".fifo" if self.fifo else "")}
+        system, scope = ("activemq", "broker-1") if self.kind == "activemq" else ("aws_sqs", "eu-west-1")
+        named = {"system": system, "scope": scope, "queue": f"orders-{queue:06d}" + (".fifo" if self.kind == "fifo" else "")}
         return {"v": 1, "type": kind, "at": self._now, **named, **about}
+
+
+def _consumer(number: int) -> str:
+    return f"ID:worker-{number}:1:1"
 
 
 def measure(run: Run, *, quick: bool) -> None:
@@ -120,7 +135,8 @@ def measure(run: Run, *, quick: bool) -> None:
             run.add(Figure(f"queues.{queues}.each", what, each_us, "µs of a core"))
         fewer = queues, untouched_ms
     for queues in (200,) if quick else (1_000, 10_000):
-        _measure(run, ManyQueues(queues, fifo=True), warm_up=12, counted_every=6, steps=STEPS[:2])
+        _measure(run, ManyQueues(queues, kind="fifo"), warm_up=12, counted_every=6, steps=STEPS[:2])
+        _measure(run, ManyQueues(queues, kind="activemq"), warm_up=40, counted_every=3, steps=STEPS)
 
 
 def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps: Sequence[str]) -> float:
@@ -132,7 +148,7 @@ def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps
         records = load.step(int(queues * TOUCHED_RATIO), after_ms=load.step_ms, counted=0 if i % counted_every else queues)
         chain.take(records, load.now_ms)
     few = int(queues * (0.01 if queues > 10_000 else TOUCHED_RATIO))
-    name = f"{queues:,}{' FIFO' if load.fifo else ''} queues"
+    name = f"{queues:,}{NAMES[load.kind]} queues"
     for step_of, words, times, step in (
         ("touched", f"{few:,} of them touched", 5, lambda: load.step(few)),
         ("untouched", "none touched", 5, lambda: load.step(0)),
@@ -143,12 +159,12 @@ def _measure(run: Run, load: ManyQueues, warm_up: int, counted_every: int, steps
         spent = chain.median_of(times, lambda step=step: (step(), load.now_ms))  # type: ignore[misc]
         detail = {of: round(1000 * seconds, 2) for of, seconds in spent.items()}
         total = 1000 * sum(spent.values())
-        key = f"queues.{'fifo.' if load.fifo else ''}{queues}.{step_of}"
+        key = f"queues.{'' if load.kind == 'standard' else f'{load.kind}.'}{queues}.{step_of}"
         what = f"{name}, {words}: all steps"
         run.add(Figure(key, what, total, "ms of a core", at_most=MOST_MS.get(key), detail=detail))
         if step_of == "untouched":
             untouched_ms = total
-    if not load.fifo:
+    if load.kind == "standard":
         _pages(run, queues, chain, load)
     return untouched_ms
 
