@@ -10,13 +10,10 @@ import numpy as np
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.at_counts import tracked_at_counts
-from streaming.core.reporting.groups import ordered_queues, unordered_groups
+from streaming.core.reporting.consumers import consumer_results, held_by_consumers, held_since, last_acks
+from streaming.core.reporting.groups import ordered_queues
 from streaming.core.reporting.listing import (
     Viewer,
-    consumer_results,
-    held_by_consumers,
-    held_since,
-    last_acks,
     list_messages,
     recent_arrivals,
     recent_losses,
@@ -26,6 +23,7 @@ from streaming.core.reporting.purges import recent_purges
 from streaming.core.reporting.queue_columns import FLAGS, LATEST_COUNT, REPORT_TIMES, REPORTED, QueueColumns
 from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
+from streaming.core.reporting.tenants import unordered_groups
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
@@ -64,6 +62,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
     columns = _numbers(state, w, selected, now, settings)
     columns |= {name: table.column(name).copy() for name in (*FLAGS, *REPORT_TIMES, *LATEST_COUNT, *REPORTED)}
     depths = table.flat_depths()
+    groups, folded_groups = unordered_groups(state, w, settings)
     oldest = but_used_up = _oldest(state, w, selected, now, settings)
     if len(selected.used_up):
         but_used_up = _oldest(state, *_without(state, w, selected), now, settings)
@@ -81,7 +80,8 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         acks=last_acks(state, settings),
         results=consumer_results(state, settings),
         listed=_listings(state, w, selected, viewer, now, settings),
-        groups=unordered_groups(state, w, settings),
+        groups=groups,
+        folded_groups=folded_groups,
         ordered=ordered_queues(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
         consumer_states=state.consumer_states.only(state.consumer_states.at >= state.high_water - SILENT_MEMORY_MS),

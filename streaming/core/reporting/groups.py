@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import nlargest
 
 import numpy as np
 
-from streaming.core.columns import Array, nonzero, run_starts
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import RELEASED
 from streaming.core.reporting.listing import Viewer
 from streaming.core.reporting.ordered_queues import (
@@ -18,7 +17,8 @@ from streaming.core.reporting.ordered_queues import (
     StuckColumns,
     no_ordered_queues,
 )
-from streaming.core.reporting.report import GroupReport, LookAhead
+from streaming.core.reporting.ranking import in_order, place_in_queue
+from streaming.core.reporting.report import LookAhead
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, group_stuck_ms
 from streaming.core.state.state import ShardState
@@ -30,8 +30,6 @@ BACKLOG_WAIT_RATIO = 0.25
 """Consumers have a backlog if what they receive has waited for this share of the time after which a group is stuck…"""
 FEWEST_IN_TURN = 20
 """…and of this many groups or more, each waits for its turn then."""
-BUSIEST_LISTED = 32
-"""Of an unordered queue, beyond its oldest groups: only groups with many messages in flight can crowd out others."""
 
 
 def ordered_queues(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> OrderedQueues:
@@ -220,22 +218,8 @@ def _oldest(groups: _Groups, first: Array, most: int) -> tuple[Array, Array]:
     # The one after the last that is listed: groups as old as that one may be listed instead, by their names.
     last = by_age[first + np.minimum(lengths, most + 1) - 1]
     chosen = nonzero(groups.oldest <= np.repeat(groups.oldest[last], lengths))
-    chosen = chosen[_by_name(groups, chosen, (groups.queue[chosen], groups.oldest[chosen]))]
-    queue = groups.queue[chosen]
-    rank = np.arange(len(chosen)) - np.searchsorted(queue, queue)
-    return chosen[rank < most], np.where(lengths > most, groups.oldest[last], NO_OTHERS)
-
-
-def _by_name(groups: _Groups, places: Array, keys: tuple[Array, ...]) -> Array:
-    """Return the order of some groups by columns, the most important first; where all are equal, by name."""
-    order = np.lexsort(keys[::-1])
-    same = ~run_starts(*(key[order] for key in keys))
-    if not same.any():
-        return order
-    tied = order[same | np.append(same[1:], False)]
-    rank = np.zeros(len(order), dtype=np.int64)
-    rank[tied] = np.unique(np.array(groups.state.groups.words(groups.names[places[tied]]), dtype=object), return_inverse=True)[1]
-    return np.lexsort((rank, *keys[::-1]))
+    chosen = chosen[in_order((groups.queue[chosen], groups.oldest[chosen]), groups.state.groups, groups.names[chosen])]
+    return chosen[place_in_queue(groups.queue[chosen]) < most], np.where(lengths > most, groups.oldest[last], NO_OTHERS)
 
 
 def _columns(groups: _Groups, places: Array, viewer: Viewer) -> GroupColumns:
@@ -315,9 +299,9 @@ def _listed_stuck(
     places = nonzero(hit)
     if not len(places):
         return no_ordered_queues().stuck
-    places = places[_by_name(groups, places, (groups.queue[places], ~may_begin[places], groups.since[places]))]
-    queue = groups.queue[places]
-    places = places[np.arange(len(places)) - np.searchsorted(queue, queue) < settings.messages_per_queue]
+    keys = groups.queue[places], ~may_begin[places], groups.since[places]
+    places = places[in_order(keys, groups.state.groups, groups.names[places])]
+    places = places[place_in_queue(groups.queue[places]) < settings.messages_per_queue]
     head = groups.head[places]
     receives, in_flight = groups.state.rows.at("receive_count", head), w.in_flight[head]
     reasons = (
@@ -377,49 +361,3 @@ def _look_ahead(groups: _Groups, w: Windows, of_queue: slice, limit: int) -> tup
         hidden_groups=hidden,
     )
     return saturated, hidden
-
-
-def _oldest_first(state: ShardState, names: Array, oldest: Array) -> list[int]:
-    """Return the positions of groups, the oldest first; ties are ordered by name because numbers differ between shards."""
-    oldest_first = sorted(zip(oldest.tolist(), state.groups.words(names), range(len(names)), strict=True))
-    return [i for _, _, i in oldest_first]
-
-
-def unordered_groups(state: ShardState, w: Windows, settings: Settings) -> dict[int, tuple[list[GroupReport], int]]:
-    """Return, per unordered queue (by index), its oldest groups, those with most in flight, and how many more there are.
-
-    When one was last settled is left out: it may have been in a shard that has no message of the group any more.
-    """
-    rows = state.rows
-    if not rows.has("group"):
-        return {}
-    ordered = state.queues.keeps_order(settings)
-    grouped = nonzero(w.live & ~ordered[rows["queue"]] & (rows["group"] >= 0))
-    if not len(grouped):
-        return {}
-    names, group, unsettled = np.unique(rows.at("group", grouped), return_inverse=True, return_counts=True)
-    in_flight, visible = (
-        np.bincount(group, weights=those[grouped], minlength=len(names)).astype(np.int64) for those in (w.in_flight, w.visible)
-    )
-    oldest = np.full(len(names), NEVER, dtype=np.int64)
-    np.minimum.at(oldest, group, rows.at("sent", grouped))
-    of_queue: dict[int, list[int]] = {}
-    for i in _oldest_first(state, names, oldest):
-        of_queue.setdefault(int(state.groups.queue[names[i]]), []).append(i)
-    out: dict[int, tuple[list[GroupReport], int]] = {}
-    for number, at in of_queue.items():
-        others = at[settings.groups_per_report :]
-        listed = at[: settings.groups_per_report] + nlargest(BUSIEST_LISTED, others, key=in_flight.__getitem__)
-        reports = [
-            GroupReport(
-                name=state.groups.text(int(names[i])),
-                unsettled=int(unsettled[i]),
-                in_flight=int(in_flight[i]),
-                visible=int(visible[i]),
-                oldest_sent_at=int(oldest[i]),
-                last_settled_at=0,
-            )
-            for i in listed
-        ]
-        out[number] = (reports, len(at) - len(listed))
-    return out

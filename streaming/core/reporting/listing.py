@@ -1,4 +1,4 @@
-"""The messages a shard lists by name (suspects, the longest held, dead letters, the oldest), and what each consumer holds."""
+"""The messages a shard lists by name: suspects, the longest held, dead letters, the oldest; those that arrived or were lost."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from streaming.core.columns import Array, nonzero, run_starts
+from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
-from streaming.core.reporting.queue_columns import ConsumerColumns
-from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, ConsumerHolds, Loss, Rank
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
-from streaming.core.state.interner import Interner, text_of
+from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Refusals
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_TIMELINE
-from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
+from streaming.core.state.state import ShardState
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, default_ends, windows
 
@@ -157,87 +156,6 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
     place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
     chosen = order[place < most]
     return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]))
-
-
-def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> dict[int, list[ConsumerHolds]]:
-    """Return, per queue (by index), what each consumer holds, the longest held first.
-
-    Of messages dispatched to it at once, it works on the one that was sent first: that one is its oldest.
-    """
-    rows = state.rows
-    if not rows.has("consumer"):
-        return {}
-    held = nonzero(w.in_flight & (rows["consumer"] >= 0))
-    if not len(held):
-        return {}
-    since = held_since(state, held)
-    consumer = rows.at("consumer", held)
-    ranks = [since, *(rows.at(name, held) for name in ("sent", "seq_hi", "seq_lo")), rows.key[held]]
-    order = np.lexsort((*reversed(ranks), consumer))
-    held, since, consumer = held[order], since[order], consumer[order]
-    first = nonzero(run_starts(consumer))
-    ranks_of_first = zip(*(column[order][first].tolist() for column in ranks), strict=True)
-    counts = np.diff(np.append(first, len(held)))
-    out: dict[int, list[ConsumerHolds]] = {}
-    owners = state.consumers.queue[consumer[first]].tolist()
-    names = state.consumers.words(consumer[first])
-    reported = state.consumer_states.find((number, name or "") for number, name in zip(owners, names, strict=True))
-    message_ids = state.message_ids(held[first])
-    groups = state.groups.words(rows.at("group", held[first]))
-    extended = (rows.at("window_code", held[first]) == EXTENDED).tolist()
-    holders = zip(ranks_of_first, names, first.tolist(), counts.tolist(), message_ids, groups, extended, owners, strict=True)
-    for rank, name, start, n, message, group, extends, number in sorted(holders, key=lambda one: (one[0][0], one[1] or "")):
-        listed = out.setdefault(number, [])
-        if len(listed) < settings.consumers_per_report:
-            row = reported.get((number, name or ""))
-            counted_at = int(state.consumer_states.dispatched_at[row]) if row is not None else 0
-            at_count = int(np.searchsorted(since[start : start + n], counted_at, "right"))
-            listed.append(
-                ConsumerHolds(
-                    consumer=name or "",
-                    messages=n,
-                    since=rank[0],
-                    message_id=message,
-                    group=group,
-                    extended=extends,
-                    held_at_count=at_count,
-                    rank=rank,
-                )
-            )
-    return out
-
-
-def last_acks(state: ShardState, settings: Settings) -> ConsumerColumns:
-    """Return when consumers last acknowledged a message: the latest of each queue, none older than a day."""
-    names = state.consumers
-    known = nonzero((names.time > 0) & (names.time >= state.high_water - SILENT_MEMORY_MS))
-    chosen = _first_of_each_queue(names, known, -names.time[known], settings.consumers_per_report)
-    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.time[chosen],))
-
-
-def consumer_results(state: ShardState, settings: Settings) -> ConsumerColumns:
-    """Return how the deliveries of consumers ended, for those of the last day with the most failed deliveries of each queue."""
-    names = state.consumers
-    lately = names.active_at >= max(state.high_water - SILENT_MEMORY_MS, 1)
-    known = nonzero(lately & ((names.finished > 0) | (names.failed > 0)))
-    chosen = _first_of_each_queue(names, known, -names.failed[known], settings.consumers_per_report)
-    return ConsumerColumns(names.queue[chosen], names.taken(chosen), (names.finished[chosen], names.failed[chosen]))
-
-
-def _first_of_each_queue(names: Interner, candidates: Array, rank: Array, most: int) -> Array:
-    """Return the `candidates` with the lowest ranks, at most `most` per queue, queue by queue."""
-    if len(candidates) <= 1:
-        return candidates
-    candidates = candidates[np.lexsort((rank, names.queue[candidates]))]
-    queue = names.queue[candidates]
-    result: Array = candidates[np.arange(len(queue)) - np.searchsorted(queue, queue, side="left") < most]
-    return result
-
-
-def held_since(state: ShardState, rows: Array) -> Array:
-    """Return since when these in-flight messages have been held without a break: since their latest receive, extended or not."""
-    received = state.rows.at("last_received", rows)
-    return np.where(received > 0, received, state.rows.at("window_at", rows))
 
 
 def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:

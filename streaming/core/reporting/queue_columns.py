@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array
 from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.ordered_queues import OrderedQueues, no_ordered_queues
-from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, ConsumerHolds, GroupReport, Loss, Purge
+from streaming.core.reporting.report import MAXIMA, MINIMA, SUMS, Loss, Purge
 from streaming.core.state.consumer_states import ConsumerStates
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_table import FLAGS as FLAGS
@@ -28,13 +30,19 @@ INTEGERS = (*NUMBERS, *REPORT_TIMES, *LATEST_COUNT, *REPORTED)
 
 
 @dataclass(slots=True)
-class ConsumerColumns:
-    """One value per consumer, queue by queue."""
+class NamedColumns:
+    """Consumers or groups, queue by queue, with some values of each."""
 
     queue: Array
     """Row number of the queue, ascending."""
     names: pa.Array
-    values: tuple[Array, ...]
+    values: tuple[Any, ...]
+    """Columns: arrays of numpy or of Arrow."""
+
+
+def nothing_named() -> NamedColumns:
+    """Return the columns of a shard that has none."""
+    return NamedColumns(np.zeros(0, dtype=np.int32), pa.nulls(0, pa.string()), ())
 
 
 @dataclass(slots=True)
@@ -60,13 +68,18 @@ class QueueColumns:
     """Queue (ascending) and the fields of Depth."""
     tracked_at_counts: tuple[Array, ...]
     """Queue (ascending), the time of one of its latest counts, and the fields of TrackedAtCount."""
-    acks: ConsumerColumns
-    results: ConsumerColumns
+    acks: NamedColumns
+    """See `last_acks`."""
+    results: NamedColumns
+    """See `consumer_results`."""
+    folded_groups: Array
+    """Unordered queues only: the number of groups beyond `groups`."""
     listed: tuple[ListedMessages, ...] = ()
-    groups: Mapping[int, tuple[list[GroupReport], int]] = field(default_factory=dict)
-    """Unordered queues only: the oldest groups, oldest first, and the number of further groups."""
+    groups: NamedColumns = field(default_factory=nothing_named)
+    """Unordered queues only: see `unordered_groups`."""
     ordered: OrderedQueues = field(default_factory=no_ordered_queues)
-    consumers: Mapping[int, list[ConsumerHolds]] = field(default_factory=dict)
+    consumers: NamedColumns = field(default_factory=nothing_named)
+    """See `held_by_consumers`."""
     consumer_states: ConsumerStates = field(default_factory=ConsumerStates)
     losses: Mapping[int, list[Loss]] = field(default_factory=dict)
     purges: Mapping[int, list[Purge]] = field(default_factory=dict)

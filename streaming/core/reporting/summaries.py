@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streaming.core.columns import Array
+from streaming.core.reporting.consumers import holder_of
 from streaming.core.reporting.purges import merge_purges
-from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, QueueColumns
+from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, NamedColumns, QueueColumns
 from streaming.core.reporting.report import ConsumerHolds, ConsumerResults, GroupReport, QueueSummary, TrackedAtCount
+from streaming.core.reporting.tenants import group_of
 from streaming.core.settings import Settings
 from streaming.core.state.consumer_states import ConsumerState, read_attributes
 from streaming.core.state.interner import text_of
@@ -77,12 +79,10 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         for at, *numbers in tracked:
             so_far = summary.tracked_at_counts.get(at, TrackedAtCount())
             summary.tracked_at_counts[at] = TrackedAtCount(*map(add, so_far, numbers))
-    acks = (shard.acks.queue, shard.acks.names, *shard.acks.values)
-    for summary, known in zip(summaries, _rows_of(acks, rows), strict=True):
+    for summary, known in zip(summaries, _named(shard.acks, rows), strict=True):
         for consumer, at in known:
             summary.consumer_acks[consumer] = max(at, summary.consumer_acks.get(consumer, 0))
-    results = (shard.results.queue, shard.results.names, *shard.results.values)
-    for summary, known in zip(summaries, _rows_of(results, rows), strict=True):
+    for summary, known in zip(summaries, _named(shard.results, rows), strict=True):
         for consumer, finished, failed in known:
             before = summary.consumer_results.get(consumer)
             summary.consumer_results[consumer] = (
@@ -90,6 +90,10 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
                 if before is None
                 else ConsumerResults(before.finished + finished, before.failed + failed)
             )
+    for summary, known in zip(summaries, _named(shard.groups, rows), strict=True):
+        summary.groups = _merge_groups(summary.groups, [group_of(one) for one in known])
+    for summary, known in zip(summaries, _named(shard.consumers, rows), strict=True):
+        summary.consumers = _merge_consumers(summary.consumers, [holder_of(one) for one in known])
     of_consumers = shard.consumer_states
     reports = (of_consumers.queue, of_consumers.names, of_consumers.at, of_consumers.texts, of_consumers.dispatched_at)
     for summary, known in zip(summaries, _rows_of(reports, rows), strict=True):
@@ -98,6 +102,11 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
     for summary, row in zip(summaries, rows.tolist(), strict=True):
         if row >= 0:
             _add_details(summary, shard, row, settings)
+
+
+def _named(columns: NamedColumns, rows: Array) -> list[list[tuple[Any, ...]]]:
+    """Return, for each of `rows`, its consumers or groups as tuples, each with its name first."""
+    return _rows_of((columns.queue, columns.names, *columns.values), rows)
 
 
 def _rows_of(columns: Sequence[Any], rows: Array) -> list[list[tuple[Any, ...]]]:
@@ -124,13 +133,8 @@ def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings:
         summary.losses = sorted(summary.losses + shard.losses[row])[-settings.messages_per_queue :]
     if row in shard.purges:
         summary.purges = merge_purges(summary.purges, shard.purges[row])
-    if row in shard.groups:
-        groups, folded = shard.groups[row]
-        summary.groups = _merge_groups(summary.groups, groups)
-        summary.folded_groups += folded
+    summary.folded_groups += int(shard.folded_groups[row])
     summary.ordered_facts = summary.ordered_facts or shard.ordered.get(row)
-    if row in shard.consumers:
-        summary.consumers = _merge_consumers(summary.consumers, shard.consumers[row])
 
 
 def _merge_groups(a: list[GroupReport], b: list[GroupReport]) -> list[GroupReport]:
