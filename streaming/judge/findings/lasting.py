@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from streaming.judge.findings.signals import SignalKey, SignalName
 
-TIMED: frozenset[SignalName] = frozenset({"DeadLetterExpiring", "QueueSilent", "QueueStalled", "TelemetryPartial"})
+_TIMED: frozenset[SignalName] = frozenset({"DeadLetterExpiring", "QueueSilent", "QueueStalled", "TelemetryPartial"})
 """What they say changes with time (for how long, how long still), but only a report, or a message that is gone, ends them."""
 
 
-STRATEGIES = frozenset({"prefetch", "ack"})
-"""The parts of a SlowConsumer that say what a strategy of the broker would conclude at its next check: see `slow_consumer`."""
-
-
 def is_timed(key: SignalKey) -> bool:
-    """Whether only what a signal says changes with time."""
-    return key.signal in TIMED or (key.signal == "SlowConsumer" and key.part in STRATEGIES)
+    """Whether only what a signal says changes with time, but for moments that are known in advance.
+
+    When a hold is no longer usual, or the broker's strategies check a consumer, is known. Whether it has become a zombie is not.
+    """
+    return key.signal in _TIMED or (key.signal == "SlowConsumer" and key.part != "zombie")
 
 
 def is_lasting(key: SignalKey) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming.judge.findings.lasting import STRATEGIES
+from streaming.judge.findings.lasting import is_timed
 from streaming.judge.findings.signals import SignalChange
 from streaming.judge.judge import judge
 from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
@@ -85,9 +85,9 @@ def test_as_if_the_queue_were_judged_in_every_step(seed: int) -> None:
 
 
 def told(change: SignalChange) -> tuple[Any, ...]:
-    """Return what is certain of a change: what a strategy of the broker says of a consumer may be some seconds old."""
+    """Return what is certain of a change: what is said of a slow consumer may be some seconds old."""
     found = change.finding
-    certain = found.evidence if found.key.part not in STRATEGIES else None
+    certain = None if is_timed(found.key) else found.evidence
     return change.at_ms, change.status, change.announcement, found.key, found.severity, found.since_ms, certain
 
 

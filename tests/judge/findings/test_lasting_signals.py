@@ -161,17 +161,36 @@ def abandoned(*, reported: bool) -> list[dict[str, Any]]:
     return [one for n in range(60) for one in work("q", 10_000 * n)] + sends + last
 
 
+def hung() -> list[dict[str, Any]]:
+    """One of two consumers hangs after ten minutes, and the queue is quiet. Its message is deleted at the end."""
+    about = {"message_id": "hung", "consumer": "h"}
+    taken = [event("sent", 600_000, "q", message_id="hung"), event("received", 601_000, "q", receive_count=1, **about)]
+    states = [polled("q", minute, in_flight=int(10 <= minute < 55), visibility_timeout_s=7_200) for minute in range(56)]
+    return (
+        [one for n in range(60) for one in work("q", 10_000 * n)] + taken + states + [event("deleted", 3_305_000, "q", **about)]
+    )
+
+
 @pytest.mark.parametrize(
     ("events", "signal"),
     [
         (silent(), "QueueSilent"),
+        (hung(), "SlowConsumer"),
         (half_seen(), "TelemetryPartial"),
         (expiring("d"), "DeadLetterExpiring"),
         (expiring("d.fifo"), "DeadLetterExpiring"),
         (abandoned(reported=True), "QueueStalled"),
         (abandoned(reported=False), "QueueStalled"),
     ],
-    ids=["silent", "half seen", "expiring", "expiring in a FIFO queue", "abandoned", "abandoned, by counts alone"],
+    ids=[
+        "silent",
+        "a consumer hangs",
+        "half seen",
+        "expiring",
+        "expiring in a FIFO queue",
+        "abandoned",
+        "abandoned, by counts alone",
+    ],
 )
 def test_a_signal_that_may_last_for_days_is_refreshed_every_ten_seconds(
     events: list[dict[str, Any]], signal: SignalName, evaluated: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
