@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from heapq import nlargest
@@ -31,6 +31,7 @@ from streaming.core.reporting.report import (
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
 from streaming.core.settings import QueueName, Settings
+from streaming.core.state.consumer_states import ConsumerStates
 from streaming.core.state.queue_text import read_names
 from streaming.core.state.queues import NEVER, TOTALS, Reported, keep_latest
 
@@ -105,22 +106,20 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
     @cached_property
     def consumer_digest(self) -> Array:
         """A number per queue that changes when a consumer comes, goes or changes, but not when it is only reported again."""
-        digest = np.zeros(len(self.names), dtype=np.uint64)
-        for shard, place in zip(self._shards, self._places, strict=True):
-            states = shard.consumer_states
-            if len(states):
-                digest[place] += states.per_queue(states.digest, len(shard))
-        return digest.view(np.int64)
+        return self._summed_of_consumers(lambda states: states.digest.view(np.int64))
 
     @cached_property
     def consumers_reported(self) -> Array:
         """A number per queue that changes when one of its consumers is reported again."""
-        reported = np.zeros(len(self.names), dtype=np.int64)
+        return self._summed_of_consumers(lambda states: states.at + states.dispatched_at)
+
+    def _summed_of_consumers(self, values: Callable[[ConsumerStates], Array]) -> Array:
+        """Return the sums of 64-bit values of consumers by queue. They wrap around."""
+        sums = np.zeros(len(self.names), dtype=np.int64)
         for shard, place in zip(self._shards, self._places, strict=True):
-            states = shard.consumer_states
-            if len(states):
-                reported[place] += states.per_queue(states.at + states.dispatched_at, len(shard))
-        return reported
+            if len(shard.consumer_states):
+                sums[place] += shard.consumer_states.per_queue(values(shard.consumer_states), len(shard))
+        return sums
 
     def places_of(self, what: Literal["losses", "purges"]) -> Iterator[int]:
         """Yield the rows of the queues that have any."""
