@@ -78,17 +78,17 @@ def test_as_if_the_queue_were_judged_in_every_step(seed: int) -> None:
     for merged in run_steps(steps, SETTINGS):
         scheduled, some, changes = judge(scheduled, merged, merged.now, SETTINGS)
         every, all_, all_changes = judge(replace(every, schedule=EvaluationSchedule()), merged, merged.now, SETTINGS)
-        assert [told(change) for change in changes] == [told(change) for change in all_changes], merged.now - T0
+        assert list(map(certain, changes)) == list(map(certain, all_changes)), merged.now - T0
         assert [f.key for f in some.firing] == [f.key for f in all_.firing], merged.now - T0
         for view, other in zip(some.queues, all_.queues, strict=True):
             assert replace(view, revision=0) == replace(other, revision=0), merged.now - T0
 
 
-def told(change: SignalChange) -> tuple[Any, ...]:
+def certain(change: SignalChange) -> tuple[Any, ...]:
     """Return what is certain of a change: what is said of a slow consumer may be some seconds old."""
     found = change.finding
-    certain = None if is_timed(found.key) else found.evidence
-    return change.at_ms, change.status, change.announcement, found.key, found.severity, found.since_ms, certain
+    evidence = None if is_timed(found.key) else found.evidence
+    return change.at_ms, change.status, change.announcement, found.key, found.severity, found.since_ms, evidence
 
 
 def test_an_idle_queue_is_judged_when_its_consumers_are_polled(evaluated: list[tuple[int, str]]) -> None:
