@@ -251,8 +251,9 @@ INVALID_EVENTS = Entry(
         "If the reason is too_many_queues or too_many_collectors, find the sender that invents names; if they are real, raise "
         "judge.max_queues or judge.max_collectors.",
         "If the reason is too_many_messages, a backlog is larger than the workers may track: drain it, or give them more "
-        "memory and raise judge.max_messages_per_shard. If it is far smaller than that, its message ids are long: raise "
-        "spark.shards, because a shard stores 1 GiB of ids at most. Ages of its queue are lower bounds until then.",
+        "memory and raise judge.max_messages_per_shard. If it is far smaller than that, its message ids or names of "
+        "groups are long: raise spark.shards, because a shard stores 1 GiB of each at most. Ages of its queue are lower bounds "
+        "until then.",
         "If the reason is reused_id, a sender uses one message id for many messages: the log, and the quarantine where one is "
         "configured, name the queue and the id. Give each message an id of its own. Until then, totals of the queue are too low.",
     ),

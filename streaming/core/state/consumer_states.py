@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.core.columns import Array, text_columns, texts_of
 from streaming.core.hashing import hash_texts, mix
 
 _STORED = ("queue", "at", "dispatched_at", "connected", "digest")
 _TEXTS = ("names", "texts")
+_BYTES_BESIDE = np.int64(8)
+"""More than Arrow needs to find one text among others."""
 
 
 class ConsumerState(NamedTuple):
@@ -120,6 +123,16 @@ class ConsumerStates:
         (rows,) = chosen.nonzero()
         taken, places = {name: getattr(self, name)[rows] for name in _STORED}, pa.array(rows)
         return ConsumerStates(**taken, **{name: getattr(self, name).take(places) for name in _TEXTS})
+
+    def fitting(self, most_bytes: int) -> ConsumerStates:
+        """Return the consumers whose names and attributes take at most so many bytes: the shortest, of equal ones the latest."""
+        if self.names.nbytes + self.texts.nbytes <= most_bytes:
+            return self
+        lengths = sum(pc.binary_length(getattr(self, name)).to_numpy() + _BYTES_BESIDE for name in _TEXTS)
+        shortest_first = np.lexsort((-self.at, lengths))
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[shortest_first[np.cumsum(lengths[shortest_first]) <= most_bytes]] = True
+        return self.only(chosen)
 
     def per_queue(self, values: Array, n: int) -> Array:
         """Return the sums of 64-bit values by queue, for `n` queues. They wrap around."""

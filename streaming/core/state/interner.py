@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.core.columns import Array, distinct, nonzero
 from streaming.core.hashing import hash_texts, mix
@@ -15,6 +16,8 @@ GROUP_COLUMNS = ("reached_hi", "reached_lo", "reached_at")
 
 FEW_TEXTS = 8
 """Up to so many texts are looked up one by one."""
+_BYTES_OF_AN_OFFSET = 4
+"""Where an array of Arrow's type `string` holds the offset of each text."""
 
 
 @dataclass(slots=True)
@@ -63,8 +66,11 @@ class Interner:
         words: list[str | None] = self.taken(numbers).to_pylist()
         return words
 
-    def numbers(self, queue: Array, index: Array, words: list[str]) -> Array:
-        """Return the numbers of whole columns (per row a queue and an index into `words`, -1 for none) and add new names."""
+    def numbers(self, queue: Array, index: Array, words: list[str], most_bytes: int) -> Array:
+        """Return the numbers of whole columns (per row a queue and an index into `words`, -1 for none) and add new names.
+
+        Names that do not fit into `most_bytes`, with all that are known, are not added: their number is -1.
+        """
         out = np.full(len(index), -1, dtype=np.int32)
         named = nonzero(index >= 0)
         if not len(named):
@@ -78,12 +84,18 @@ class Interner:
         at = np.searchsorted(known, hashes)
         at_most = np.minimum(at, max(len(known) - 1, 0))
         new = known[at_most] != hashes if len(known) else np.ones(len(hashes), dtype=bool)
-        numbers = np.empty(len(hashes), dtype=np.int32)
+        numbers = np.full(len(hashes), -1, dtype=np.int32)
         numbers[~new] = of[at_most[~new]]
+        if new.any():
+            texts = pa.array([words[i] for i in word[new].tolist()], pa.string())
+            room = most_bytes - self.texts.nbytes
+            if texts.nbytes > room:
+                fit = np.cumsum(pc.binary_length(texts).to_numpy() + _BYTES_OF_AN_OFFSET) <= room
+                texts, new[new] = texts.filter(pa.array(fit)), fit
         if new.any():
             numbers[new] = len(self) + np.arange(int(new.sum()), dtype=np.int32)
             self.queue = np.concatenate([self.queue, owners[new].astype(np.int32)])
-            self.texts = pa.concat_arrays([self.texts, pa.array([words[i] for i in word[new].tolist()], pa.string())])
+            self.texts = pa.concat_arrays([self.texts, texts])
             for column in ("time", *CONSUMER_COLUMNS, *GROUP_COLUMNS):
                 values = getattr(self, column)
                 setattr(self, column, np.concatenate([values, np.zeros(int(new.sum()), dtype=values.dtype)]))

@@ -18,8 +18,18 @@ from streaming.core.state.counts import LOOKED_AT_MS, compactable_counts, empty_
 from streaming.core.state.limits import KEEPS_ORDER, LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
-from streaming.core.state.queue_text import SharedTexts, read_attributes, read_names, write_attributes
-from streaming.core.state.queues import TOTALS, Depth, QueueRecord, Reported, TimeoutChange, latest_value
+from streaming.core.state.queue_text import SharedTexts, fitting, read_attributes, read_names, write_attributes
+from streaming.core.state.queues import (
+    FEW_ATTRIBUTE_BYTES,
+    MOST_ATTRIBUTE_BYTES,
+    MOST_SHARD_ATTRIBUTE_BYTES,
+    TOTALS,
+    Depth,
+    QueueRecord,
+    Reported,
+    TimeoutChange,
+    latest_value,
+)
 from streaming.core.state.variable_length_rows import VariableLengthRows
 
 FLAGS = ("ordered", "dead_letter", "messages_seen")
@@ -265,14 +275,37 @@ class QueueTable:
     def attribute_texts(self) -> SharedTexts:
         """Return the attributes of each queue in the form `read_attributes` parses."""
         if self._changed:
-            texts = self._text_list()
             for number in sorted(self._changed):
-                texts[number] = write_attributes(self._attributes[number], int(self._columns["last_state_at"][number]))
-            self._changed = set()
-            self._shared = None
+                self._write(number, MOST_ATTRIBUTE_BYTES)
+            self._changed, self._shared = set(), None
         if self._shared is None:
-            self._shared = SharedTexts.shared(self._text_list())
+            self._shared = self._shared_texts()
         return self._shared
+
+    def _shared_texts(self) -> SharedTexts:
+        """Return the attributes of all queues, without much of the longest ones if they are too long together."""
+        shared = SharedTexts.shared(self._text_list())
+        lengths = np.fromiter(map(len, shared.texts), dtype=np.int64, count=len(shared.texts))
+        too_many = int(lengths.sum()) - MOST_SHARD_ATTRIBUTE_BYTES
+        if too_many <= 0:
+            return shared
+        long = nonzero(lengths > FEW_ATTRIBUTE_BYTES)
+        longest_first = long[np.argsort(-lengths[long], kind="stable")]
+        saved = np.cumsum(lengths[longest_first] - FEW_ATTRIBUTE_BYTES)
+        shortened = longest_first[: int(np.searchsorted(saved, too_many)) + 1]
+        for number in nonzero(np.isin(shared.of, shortened)).tolist():
+            self._attributes[number] = self.attributes(number)
+            self._write(number, FEW_ATTRIBUTE_BYTES)
+        self._changed = set()
+        return SharedTexts.shared(self._text_list())
+
+    def _write(self, number: int, most_bytes: int) -> None:
+        """Write the attributes of a queue as text, as far as they fit."""
+        text = write_attributes(self._attributes[number], int(self._columns["last_state_at"][number]))
+        if len(text) > most_bytes:
+            self.put_attributes(number, fitting(self._attributes[number], most_bytes))
+            text = write_attributes(self._attributes[number], int(self._columns["last_state_at"][number]))
+        self._text_list()[number] = text
 
     def _text_list(self) -> list[bytes]:
         if self._texts is None:

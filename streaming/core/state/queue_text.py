@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
-from streaming.core.state.queues import Reported
+from streaming.core.state.queues import READ_ATTRIBUTES, Reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,21 @@ def read_names(packed: bytes) -> tuple[tuple[QueueName, ...], dict[QueueName, in
 def write_attributes(attributes: dict[str, Reported], last_state_at: int) -> bytes:
     """Return the attributes as JSON, with time 0 for those of the latest queue_state: most states repeat the one before."""
     return _encoder.encode({name: (0 if at == last_state_at else at, value) for name, (at, value) in attributes.items()}).encode()
+
+
+def fitting(attributes: Mapping[str, Reported], most_bytes: int) -> dict[str, Reported]:
+    """Return the attributes that take at most so many bytes as JSON: those that are read, shortest first, then the latest."""
+    sizes = {name: len(_encoder.encode({name: reported})) for name, reported in attributes.items()}
+    read_first = sorted(
+        attributes,
+        key=lambda name: (name not in READ_ATTRIBUTES, sizes[name] if name in READ_ATTRIBUTES else -attributes[name].at, name),
+    )
+    kept, room = set(), most_bytes
+    for name in read_first:
+        if sizes[name] <= room:
+            kept.add(name)
+            room -= sizes[name]
+    return {name: reported for name, reported in attributes.items() if name in kept}
 
 
 def report_text(attributes: dict[str, Any]) -> str:

@@ -78,7 +78,13 @@ END_TOTALS = ("deleted", "dead_lettered", "redriven", "expired", "dropped", "rec
 """The totals of ended messages, by how they ended."""
 
 MOST_ATTRIBUTES = 200
-"""The number of attributes kept per queue (latest first) and consumer: a sender must not fill the memory with invented names."""
+"""The number of attributes kept per queue (latest first) and consumer: a sender must not fill the memory with invented names…"""
+MOST_ATTRIBUTE_BYTES = 1 << 16
+"""…nor with long values: the length of a queue's attributes as JSON…"""
+FEW_ATTRIBUTE_BYTES = 1 << 11
+"""…and of those that are shortened…"""
+MOST_SHARD_ATTRIBUTE_BYTES = 1 << 27
+"""…where all queues of a shard together have more than this: they are part of its report after every step."""
 
 Attribute = Literal[
     "backoff_cap_exceeded_at_attempt",

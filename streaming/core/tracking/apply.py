@@ -44,7 +44,7 @@ from streaming.core.state.rows import (
 )
 from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
-from streaming.core.tracking.admission import TOO_MANY_MESSAGES, over_capacity
+from streaming.core.tracking.admission import MOST_CONSUMER_BYTES, MOST_GROUP_BYTES, TOO_MANY_MESSAGES, over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint
@@ -63,6 +63,8 @@ MOST_EPOCHS = 200
 that a sender uses for all of them."""
 REUSED_IDS_NAMED = 10
 """At most so many of them are kept for inspection in a step."""
+_GROUP_WITHOUT_ROOM: Final = "group_without_room"
+"""The column of the events whose group has a name that does not fit; only where there is one."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,10 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> LeftO
     skip = ~known & ~alive_news
     results = np.where(late, TOO_LATE, ACCEPTED).astype(np.uint8)
     id_bytes = _id_bytes(events, columns["text"][starts])
-    outside = over_capacity(state, ~found & ~skip, columns["at"][starts], id_bytes, settings)
+    new = ~found & ~skip
+    outside = over_capacity(state, new, columns["at"][starts], id_bytes, settings)
+    if _GROUP_WITHOUT_ROOM in columns:
+        outside |= new & np.logical_or.reduceat(columns.pop(_GROUP_WITHOUT_ROOM), starts)
     if skip.any() or outside.any():
         lengths = np.diff(np.append(starts, len(key)))
         of_skipped = np.repeat(skip, lengths)
@@ -204,8 +209,12 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
     columns["queue"] = queue
     peer = columns["peer"]
     columns["peer"] = np.where(peer < 0, -1, np.append(queue_map, -1)[peer])
-    columns["group"] = state.groups.numbers(queue, columns["group"], events.groups)
-    columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers)
+    groups = state.groups.numbers(queue, columns["group"], events.groups, MOST_GROUP_BYTES)
+    without_room = (columns["group"] >= 0) & (groups < 0)
+    if without_room.any():
+        columns[_GROUP_WITHOUT_ROOM] = without_room
+    columns["group"] = groups
+    columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers, MOST_CONSUMER_BYTES)
     return columns
 
 

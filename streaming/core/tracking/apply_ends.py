@@ -53,6 +53,8 @@ from streaming.core.tracking.retention import has_run_out, withdraw
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
 
+MOST_REASONS = 100_000
+"""Of so many lost messages in a shard any reason is remembered; beyond that, reasons that are known already."""
 COUNTED_ENDS = (
     (DELETED, F_DELETED, T_DELETED),
     (DEAD_LETTERED, F_DEAD_LETTERED, T_DEAD_LETTERED),
@@ -202,7 +204,13 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
 
 
 def _remember_reasons(state: ShardState, events: Events, seg: Segments, counted: Array) -> None:
-    """Remember why messages were lost, even if no reason is given: a loss without an entry is one that no event reported."""
+    """Remember why messages were lost, even if no reason is given: a loss without an entry is one that no event reported.
+
+    With very many of them, only reasons that others have too: a sender may put the id of each message into them.
+    """
+    is_full = len(counted) > 0 and len(state.loss_reasons) >= MOST_REASONS
+    known = set(state.loss_reasons.values()) if is_full else None
     for i in counted.tolist():
-        reason = int(seg["reason"][i])
-        state.loss_reasons[int(seg["key"][i])] = events.reasons[reason] if reason >= 0 else ""
+        number = int(seg["reason"][i])
+        reason = events.reasons[number] if number >= 0 else ""
+        state.loss_reasons[int(seg["key"][i])] = reason if known is None or reason in known else ""

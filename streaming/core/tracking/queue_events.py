@@ -43,6 +43,8 @@ from streaming.core.tracking.results import ACCEPTED, DUPLICATE, TOO_LATE, count
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
 """A batch's failure is remembered for as long as a redelivery can be delayed."""
+MOST_CONSUMER_STATE_BYTES = 1 << 26
+"""Bytes of the names and attributes of all consumers of which brokers report: they are in the shard's report after every step."""
 
 
 def apply_queue_events(state: ShardState, events: Events, settings: Settings) -> None:
@@ -144,7 +146,8 @@ def _hear_consumers(state: ShardState, numbers: Array, states: QueueEvents) -> N
             changed.add(key)
         latest[key] = ConsumerState(max(at, known.at), merged, dispatched_at)
     heard = {row: latest[key] for key, row in rows.items() if key not in changed}
-    state.consumer_states = state.consumer_states.heard(heard).replaced({key: latest[key] for key in changed})
+    known_now = state.consumer_states.heard(heard).replaced({key: latest[key] for key in changed})
+    state.consumer_states = known_now.fitting(MOST_CONSUMER_STATE_BYTES)
 
 
 _NO_REPORT = ConsumerState(0, {})
