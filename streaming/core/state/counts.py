@@ -12,7 +12,11 @@ from streaming.core.state.queues import NEVER, Depth
 
 KEPT_AT_LEAST = 2
 MOST_COUNTS = 1_000
-"""The most that are kept of a queue: one every second for a quarter of an hour. A hostile sender could report any number."""
+"""The most that are kept of a queue: one every second for a quarter of an hour. A hostile sender could report any number…"""
+MOST_SHARD_COUNTS = 4_000_000
+"""…of very many queues: together they are part of the shard's report after every step…"""
+FEWEST_COUNTS = 20
+"""…but so many of each are."""
 LOOKED_AT_MS = 300_000
 FEWEST_WITHOUT_VISIBLE = 3
 """Each count is approximate: this many, over some minutes, are not wrong together."""
@@ -33,15 +37,20 @@ def sorted_counts(owner: Array, rows: Array) -> tuple[Array, Array]:
     return owner[first], rows[first]
 
 
-def compactable_counts(owner: Array, rows: Array, queues: Array, keep_since: Array) -> Array:
+def most_counts(known: int) -> int:
+    """Return how many counts are kept of each of so many `known` queues."""
+    return min(MOST_COUNTS, max(FEWEST_COUNTS, MOST_SHARD_COUNTS // max(known, 1)))
+
+
+def compactable_counts(owner: Array, rows: Array, queues: Array, keep_since: Array, most: int) -> Array:
     """Return the mask of counts to drop.
 
-    Those superseded before `keep_since`, except the last two, and the oldest beyond `MOST_COUNTS`.
+    Those superseded before `keep_since`, except the last two, and the oldest of a queue that has more than `most`.
     """
     place = np.searchsorted(queues, owner)
     left = np.searchsorted(owner, queues, side="right")[place] - np.arange(len(owner))
     next_at = np.append(rows[1:, _AT], NEVER)
-    needless: Array = ((left > KEPT_AT_LEAST) & (next_at < keep_since[place])) | (left > MOST_COUNTS)
+    needless: Array = ((left > KEPT_AT_LEAST) & (next_at < keep_since[place])) | (left > most)
     return needless
 
 

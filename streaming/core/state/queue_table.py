@@ -14,7 +14,14 @@ import numpy as np
 from streaming.core.columns import Array, nonzero
 from streaming.core.hashing import queue_hash
 from streaming.core.settings import QueueName, Settings
-from streaming.core.state.counts import LOOKED_AT_MS, compactable_counts, empty_since, sorted_counts, summary_of_counts
+from streaming.core.state.counts import (
+    LOOKED_AT_MS,
+    compactable_counts,
+    empty_since,
+    most_counts,
+    sorted_counts,
+    summary_of_counts,
+)
 from streaming.core.state.limits import KEEPS_ORDER, LIMITS, limits_of
 from streaming.core.state.packed_counts import PackedCounts
 from streaming.core.state.queue_row import QueueRow
@@ -249,7 +256,7 @@ class QueueTable:
         """
         known_owner, known = self._depths.take(queues)
         owner, rows = sorted_counts(np.concatenate([known_owner, owner]), np.concatenate([known, depths]))
-        compactable = compactable_counts(owner, rows, queues, keep_since)
+        compactable = compactable_counts(owner, rows, queues, keep_since, most_counts(len(self)))
         columns = self._columns
         columns["empty_from"][queues] = empty_since(columns["empty_from"][queues], owner[compactable], rows[compactable], queues)
         self._put_depths(queues, owner[~compactable], rows[~compactable])

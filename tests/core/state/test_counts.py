@@ -106,3 +106,16 @@ def assert_same(table: QueueTable, obvious: list[OneQueue]) -> None:
         assert table.depths(number) == queue.depths
         assert table[number].empty_from == queue.empty_from
         assert {name: int(table.column(name)[number]) for name in COUNTS} == queue.columns()
+
+
+@pytest.mark.parametrize(("queues", "kept"), [(1, 6), (2, 6), (4, 3), (40, 2)])
+def test_fewer_are_kept_of_each_of_very_many_queues(queues: int, kept: int) -> None:
+    """They are part of the shard's report after every step."""
+    table = QueueTable()
+    table.add([QueueName("aws_sqs", "", f"q{number}") for number in range(queues)])
+    owner = np.repeat(np.arange(queues), 10)
+    depths = np.array([Depth(MINUTE_MS * minute, 1, 0, 0) for _ in range(queues) for minute in range(10)], dtype=np.int64)
+    with patch.object(counts_module, "MOST_SHARD_COUNTS", 12), patch.object(counts_module, "FEWEST_COUNTS", 2):
+        table.add_depths(np.arange(queues), np.zeros(queues, dtype=np.int64), owner, depths)
+    assert [len(table.depths(number)) for number in range(queues)] == [kept] * queues
+    assert table.depths(0)[-1].at == 9 * MINUTE_MS
