@@ -107,7 +107,7 @@ class Judging(Section):
     """Number of groups and consumers shown by name per queue; the rest is folded into `other`."""
     messages_per_queue: Count = 100
     """Number of suspects, dead letters, lost and held messages, stuck groups and slow consumers listed, and signalled, per queue
-    and kind."""
+    and kind. Fewer where there are more than 20,000 of a kind in all queues together, but at least three."""
     groups_per_report: Count = 5_000
     """Number of groups of a fair queue that each shard reports: those with the oldest messages. Some others, with the most
     messages in flight, are reported too, so that `NoisyGroup` finds them; the rest is only counted."""

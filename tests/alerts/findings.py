@@ -217,5 +217,5 @@ def _expiring() -> Events:
 def _clock() -> Iterator[Finding]:
     """The service's clock jumps by a month, and senders' clocks are ahead."""
     memory = JudgeMemory(clock=tick(tick(Clock(), T0), T0 + 30 * DAY_S * 1000))
-    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], Counter(ahead=2), Counter(), {}, [], T0)
+    nothing = Merged(T0, 0, MergedQueues([], SETTINGS), [], 100, Counter(ahead=2), Counter(), {}, [], T0)
     yield from judge(memory, nothing, T0, SETTINGS)[1].firing

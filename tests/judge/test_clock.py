@@ -29,7 +29,7 @@ DAY = 86_400_000
 
 def report(now: int, ahead: int = 0) -> Merged:
     """Return a report in which nothing else happened."""
-    return Merged(now, 0, MergedQueues([], Settings()), [], Counter(ahead=ahead), Counter(), {}, [], now)
+    return Merged(now, 0, MergedQueues([], Settings()), [], 100, Counter(ahead=ahead), Counter(), {}, [], now)
 
 
 def fired(memory: JudgeMemory, now: int, ahead: int = 0) -> tuple[JudgeMemory, list[tuple[str, str | None, str]]]:

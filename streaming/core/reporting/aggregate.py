@@ -21,7 +21,7 @@ from streaming.core.reporting.listing import (
 from streaming.core.reporting.message_columns import ListedMessages
 from streaming.core.reporting.purges import recent_purges
 from streaming.core.reporting.queue_columns import FLAGS, LATEST_COUNT, REPORT_TIMES, REPORTED, QueueColumns
-from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, per_queue_min
+from streaming.core.reporting.report import AGE_BUCKETS_S, OLDEST_LISTED, listed_per_queue, per_queue_min
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.tenants import unordered_groups
 from streaming.core.settings import Settings
@@ -41,11 +41,13 @@ def report(state: ShardState, now: int, before: int, quarantine: list[Quarantine
     """Report the shard's state at `now` (epoch milliseconds). `before` is the time of its last report, 0 for the first."""
     # After a long silence, events since the last report may be unreported, however old they are.
     since = min(state.oldest_timely_at(settings), before)
+    arrivals, arrivals_per_queue = recent_arrivals(state, since, settings)
     return ShardReport(
         now=now,
         rows=state.messages,
         queues=_queues(state, now, before, since, settings),
-        arrivals=recent_arrivals(state, since, settings) if len(state.rows) else [],
+        arrivals=arrivals,
+        arrivals_per_queue=arrivals_per_queue,
         events_total=Counter(state.events_total),
         invalid_total=Counter(state.invalid_total),
         collectors={name: at for name, at in state.collectors.items() if at >= state.high_water - SILENT_MEMORY_MS},
@@ -63,6 +65,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
     columns |= {name: table.column(name).copy() for name in (*FLAGS, *REPORT_TIMES, *LATEST_COUNT, *REPORTED)}
     depths = table.flat_depths()
     groups, folded_groups = unordered_groups(state, w, settings)
+    losses, losses_per_queue = recent_losses(state, since, settings)
     oldest = but_used_up = _oldest(state, w, selected, now, settings)
     if len(selected.used_up):
         but_used_up = _oldest(state, *_without(state, w, selected), now, settings)
@@ -85,7 +88,8 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
         ordered=ordered_queues(state, w, viewer, now, settings),
         consumers=held_by_consumers(state, w, settings),
         consumer_states=state.consumer_states.only(state.consumer_states.at >= state.high_water - SILENT_MEMORY_MS),
-        losses=recent_losses(state, since, settings),
+        losses=losses,
+        losses_per_queue=losses_per_queue,
         purges=recent_purges(state, w, now, since, settings),
     )
 
@@ -294,8 +298,8 @@ def _listings(
     long = now - since > state.queues.limit("held_ms", settings)[rows.at("queue", held)]
     oldest = nonzero(w.live & (rows["sent"] == selected.oldest_at[rows["queue"]]))
     return (
-        list_messages(viewer, "poison", poison, (-receives, sent), most),
-        list_messages(viewer, "held", held[long], (since[long],), most),
+        list_messages(viewer, "poison", poison, (-receives, sent), listed_per_queue(rows.at("queue", poison), most)),
+        list_messages(viewer, "held", held[long], (since[long],), listed_per_queue(rows.at("queue", held[long]), most)),
         list_messages(viewer, "dead_letter", dead, (expiry(state, dead, settings), rows.at("sent", dead)), most),
         list_messages(viewer, "oldest", oldest, (rows.at("sent", oldest),), OLDEST_LISTED),
     )

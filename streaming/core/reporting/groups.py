@@ -18,7 +18,7 @@ from streaming.core.reporting.ordered_queues import (
     no_ordered_queues,
 )
 from streaming.core.reporting.ranking import in_order, place_in_queue
-from streaming.core.reporting.report import LookAhead
+from streaming.core.reporting.report import LookAhead, listed_per_queue
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, group_stuck_ms
 from streaming.core.state.state import ShardState
@@ -300,8 +300,9 @@ def _listed_stuck(
     if not len(places):
         return no_ordered_queues().stuck
     keys = groups.queue[places], ~may_begin[places], groups.since[places]
+    most = listed_per_queue(groups.queue[places], settings.messages_per_queue)
     places = places[in_order(keys, groups.state.groups, groups.names[places])]
-    places = places[place_in_queue(groups.queue[places]) < settings.messages_per_queue]
+    places = places[place_in_queue(groups.queue[places]) < most]
     head = groups.head[places]
     receives, in_flight = groups.state.rows.at("receive_count", head), w.in_flight[head]
     reasons = (

@@ -10,7 +10,7 @@ import pyarrow as pa
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import EXTENDED, RECEIVED
 from streaming.core.reporting.message_columns import AttemptColumns, ListedMessages, MessageColumns, arrival_known_by
-from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank
+from streaming.core.reporting.report import RETENTION_RAN_OUT, Arrival, Loss, Rank, listed_per_queue
 from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import text_of
@@ -148,30 +148,34 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
     rows = viewer.state.rows
     queue = rows.at("queue", candidates)
     if not len(candidates):
-        return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), no_messages())
+        return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), no_messages(), most)
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
     order = np.lexsort((*reversed(columns), queue))
     sorted_queue = queue[order]
     place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
     chosen = order[place < most]
-    return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]))
+    return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]), most)
 
 
-def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[Arrival]:
-    """Return the latest dead letters of each queue that arrived after `since`, or became known then, inferred moves included."""
-    rows = state.rows
-    if not rows.has("arrived"):
-        return []
+def recent_arrivals(state: ShardState, since: int, settings: Settings) -> tuple[list[Arrival], int]:
+    """Return the latest dead letters of each queue that arrived after `since`, or became known then, inferred moves included.
+
+    And how many of each queue they are at most.
+    """
+    rows, most = state.rows, settings.messages_per_queue
+    if not len(rows) or not rows.has("arrived"):
+        return [], most
     hit = nonzero((rows["arrived"] > 0) & (np.maximum(rows["arrived"], rows["arrived_noticed"]) > since))
     if not len(hit):
-        return []
+        return [], most
     # How long the row of a message that left again is kept depends on when rows are compacted.
     ended = rows.at("ended", hit)
     hit = hit[(ended == 0) | (ended >= since)]
     queue, at, noticed = rows.at("queue", hit), rows.at("arrived", hit), rows.at("arrived_noticed", hit)
     quiet_ms = state.queues.limit("dead_letter_quiet_ms", settings)
-    rank, chosen = _latest(state, hit, queue, quiet_start(at, noticed, quiet_ms[queue]), settings.messages_per_queue)
+    most = listed_per_queue(queue, most)
+    rank, chosen = _latest(state, hit, queue, quiet_start(at, noticed, quiet_ms[queue]), most)
     hit, queue, at = hit[chosen], queue[chosen], at[chosen]
     source = rows.at("origin", hit)
     names = state.queues.names
@@ -185,7 +189,7 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
         rank,
         strict=True,
     )
-    return [
+    arrivals = [
         Arrival(
             queue=names[number],
             message_id=message_id,
@@ -197,22 +201,25 @@ def recent_arrivals(state: ShardState, since: int, settings: Settings) -> list[A
         )
         for number, message_id, at_ms, flags, origin, count, placed in fields
     ]
+    return arrivals, most
 
 
-def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int, list[Loss]]:
+def recent_losses(state: ShardState, since: int, settings: Settings) -> tuple[dict[int, list[Loss]], int]:
     """Return, per queue (by index), the latest messages that were lost after `since`, or of which it became known then.
 
-    Oldest first. A message that was processed or moved as well, by another report, was not lost.
+    Oldest first; and how many of each queue they are at most. A message that was processed or moved as well, by another report,
+    was not lost.
     """
-    rows = state.rows
+    rows, most = state.rows, settings.messages_per_queue
     is_lost = ((rows["flags"] & _LOST) != 0) & ((rows["flags"] & _NOT_LOST) == 0)
     lost = nonzero(is_lost & (np.maximum(rows["ended"], rows["ended_noticed"]) > since))
     if not len(lost):
-        return {}
+        return {}, most
     queue, at = rows.at("queue", lost), rows.at("ended", lost)
     quiet_ms = state.queues.limit("dropped_quiet_ms", settings)
     quiet_from = quiet_start(at, rows.at("ended_noticed", lost), quiet_ms[queue])
-    rank, chosen = _latest(state, lost, queue, quiet_from, settings.messages_per_queue)
+    most = listed_per_queue(queue, most)
+    rank, chosen = _latest(state, lost, queue, quiet_from, most)
     lost = lost[chosen]
     fields = zip(
         queue[chosen].tolist(),
@@ -232,7 +239,7 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> dict[int
         out.setdefault(number, []).append(
             Loss(rank=placed, at=at_ms, message_id=message_id, kind=kind, reason=reason, receive_count=receives, sent_at=sent_at)
         )
-    return out
+    return out, most
 
 
 def quiet_start(happened: Array, noticed: Array, quiet_ms: Array) -> Array:

@@ -10,9 +10,9 @@ from operator import attrgetter
 import numpy as np
 
 from streaming.core.columns import Array
-from streaming.core.reporting.message_columns import Listed
+from streaming.core.reporting.message_columns import Listed, ListedMessages
 from streaming.core.reporting.queue_columns import QueueColumns
-from streaming.core.reporting.report import OLDEST_LISTED
+from streaming.core.reporting.report import OLDEST_LISTED, listed_per_queue
 from streaming.core.settings import Settings
 
 
@@ -40,6 +40,11 @@ class ShardRows:
             if row >= 0:
                 yield shard, row
 
+    def listed(self, kind: str) -> Iterator[tuple[Array, ListedMessages]]:
+        """Yield what each shard lists under a kind, with the row in the merged table of each of its queues."""
+        for shard, place in zip(self.shards, self._places, strict=True):
+            yield from ((place, one) for one in shard.listed if one.kind == kind)
+
     @cached_property
     def kinds(self) -> list[tuple[str, bytes]]:
         """Return, per shard and kind, a byte per queue: whether messages of it are listed there."""
@@ -59,6 +64,8 @@ class Listings:
         """`oldest`: the send time of each queue's oldest message."""
         self._shards, self._oldest, self._settings = shards, oldest, settings
         self._edges: dict[int, list[int]] = {}
+        self._per_queue: dict[str, int] = {}
+        """How many are listed of each queue under a kind of which each message has a signal."""
 
     def of(self, place: int) -> Mapping[str, list[Listed]]:
         """Return the listed messages of one queue by kind."""
@@ -77,8 +84,20 @@ class Listings:
                     found += listed.between(*self._bounds(listed.queue, row))
         if kind == "oldest":
             found = [one for one in found if one.view.sent_at_ms == self._oldest[place]]
-        most = OLDEST_LISTED if kind == "oldest" else self._settings.messages_per_queue
-        return nsmallest(most, found, key=attrgetter("rank"))
+        return nsmallest(self._most(kind), found, key=attrgetter("rank"))
+
+    def _most(self, kind: str) -> int:
+        """Return how many messages are listed of each queue under a kind."""
+        if kind == "oldest":
+            return OLDEST_LISTED
+        most = self._settings.messages_per_queue
+        if kind == "dead_letter":
+            return most
+        if kind not in self._per_queue:
+            listed = [(place[one.queue], one.most) for place, one in self._shards.listed(kind)]
+            together = np.concatenate([queue for queue, _ in listed])
+            self._per_queue[kind] = min(listed_per_queue(together, most), *(of_shard for _, of_shard in listed))
+        return self._per_queue[kind]
 
     def _bounds(self, owner: Array, row: int) -> tuple[int, int]:
         """Return where the rows of one queue start and end in an ascending column of queue numbers."""

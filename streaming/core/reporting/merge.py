@@ -27,6 +27,7 @@ from streaming.core.reporting.report import (
     OrderedQueueReport,
     QueueAttributes,
     QueueSummary,
+    listed_per_queue,
 )
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.reporting.summaries import make_summaries
@@ -139,6 +140,21 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """Return the row of a queue, or None when it is not known."""
         return self._index.get(name)
 
+    def places(self, names: Sequence[QueueName]) -> Array:
+        """Return the rows of queues that are known."""
+        return np.fromiter(map(self._index.__getitem__, names), dtype=np.int64, count=len(names))
+
+    @cached_property
+    def losses_per_queue(self) -> int:
+        """How many of the latest losses are listed of each queue."""
+        queues = [
+            np.repeat(place[list(shard.losses)], [len(losses) for losses in shard.losses.values()])
+            for shard, place in zip(self._shards, self._places, strict=True)
+            if shard.losses
+        ]
+        most = min((shard.losses_per_queue for shard in self._shards), default=self._settings.messages_per_queue)
+        return listed_per_queue(np.concatenate(queues), most) if queues else most
+
     def attributes(self, place: int) -> QueueAttributes:
         """Return the attributes the broker reports of one queue, without building its summary."""
         made = self._summaries.get(place)
@@ -154,7 +170,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         made = self._summaries.get(place)
         if made is None:
             # Another reader of a published snapshot may unload at any time.
-            (made,) = make_summaries(self, [place], self._settings)
+            (made,) = make_summaries(self, [place])
             self._summaries[place] = made
         return made
 
@@ -170,7 +186,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
         """Build the summaries of several queues together, which takes a third of the time of one after the other."""
         missing = [place for place in places if place not in self._summaries]
         if missing:
-            self._summaries.update(zip(missing, make_summaries(self, missing, self._settings), strict=True))
+            self._summaries.update(zip(missing, make_summaries(self, missing), strict=True))
 
     def unload(self) -> None:
         """Drop the summaries built so far: those of a hundred thousand queues take more memory than all else about them."""
@@ -235,7 +251,8 @@ class Merged:
     rows: int
     queues: MergedQueues
     arrivals: list[Arrival]
-    """The latest `messages_per_queue` of each dead-letter queue, oldest first."""
+    """The latest `arrivals_per_queue` of each dead-letter queue, oldest first."""
+    arrivals_per_queue: int
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]
@@ -255,11 +272,17 @@ def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:
     """Merge the reports of all shards for one `now`."""
     if not reports:
         raise ValueError("no shard reported")
+    arrivals = [a for r in reports for a in r.arrivals]
+    queues = MergedQueues([r.queues for r in reports], settings)
+    # A shard that has too many itself has left some out.
+    together = listed_per_queue(queues.places([a.queue for a in arrivals]), settings.messages_per_queue)
+    per_queue = min(together, *(r.arrivals_per_queue for r in reports))
     merged = Merged(
         now=max(r.now for r in reports),
         rows=sum(r.rows for r in reports),
-        queues=MergedQueues([r.queues for r in reports], settings),
-        arrivals=_latest_arrivals([a for r in reports for a in r.arrivals], settings),
+        queues=queues,
+        arrivals=_latest_arrivals(arrivals, per_queue),
+        arrivals_per_queue=per_queue,
         events_total=Counter(),
         invalid_total=Counter(),
         collectors={},
@@ -274,9 +297,9 @@ def merge(reports: Sequence[ShardReport], settings: Settings) -> Merged:
     return merged
 
 
-def _latest_arrivals(arrivals: list[Arrival], settings: Settings) -> list[Arrival]:
+def _latest_arrivals(arrivals: list[Arrival], most: int) -> list[Arrival]:
     by_queue: defaultdict[QueueName, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
         by_queue[arrival.queue].append(arrival)
-    kept = (a for own in by_queue.values() for a in nlargest(settings.messages_per_queue, own, key=attrgetter("rank")))
+    kept = (a for own in by_queue.values() for a in nlargest(most, own, key=attrgetter("rank")))
     return sorted(kept, key=lambda a: (a.at, a.message_id))

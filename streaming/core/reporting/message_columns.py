@@ -101,6 +101,8 @@ class ListedMessages:
     """Row number of the queue, ascending."""
     ranks: tuple[Array, ...]
     messages: MessageColumns
+    most: int
+    """At most so many of each queue are listed."""
 
     def between(self, start: int, stop: int) -> list[Listed]:
         """Return the messages of a range of rows."""

@@ -74,6 +74,8 @@ class QueueColumns:
     """See `consumer_results`."""
     folded_groups: Array
     """Unordered queues only: the number of groups beyond `groups`."""
+    losses_per_queue: int
+    """At most so many of `losses` are listed of each queue."""
     listed: tuple[ListedMessages, ...] = ()
     groups: NamedColumns = field(default_factory=nothing_named)
     """Unordered queues only: see `unordered_groups`."""

@@ -52,6 +52,12 @@ MINIMA = (
 )
 
 
+MOST_LISTED = 20_000
+"""So many messages of a kind are listed of all queues together, where each has a signal of its own: when thousands of queues fail
+at once, a hundred of each would take a minute in every step…"""
+FEWEST_LISTED = 3
+"""…but so many of each queue are."""
+
 Rank = tuple[int, int]
 """Orders arrivals and losses: the time in epoch milliseconds from which the quiet after one counts (when it happened or, if that
 became known too late, when it was noticed), then a number of the message to break ties."""
@@ -266,6 +272,19 @@ class QueueSummary(QueueAttributes):
     def total(self, name: str) -> int:
         """Return one of the running totals."""
         return self.totals[_TOTAL[name]]
+
+
+def listed_per_queue(queue: Array, most: int) -> int:
+    """Return how many messages are listed of each queue, at most `most`: fewer where very many queues have some.
+
+    `queue`: the number of the queue of each message that could be. It is never less for a part of the messages.
+    """
+    if len(queue) <= MOST_LISTED:
+        return most
+    counts = np.bincount(queue)
+    while most > FEWEST_LISTED and int(np.minimum(counts, most).sum()) > MOST_LISTED:
+        most = max(FEWEST_LISTED, most * 3 // 4)
+    return most
 
 
 def per_queue_min(queue: Array, values: Array, mask: Array, n: int) -> Array:

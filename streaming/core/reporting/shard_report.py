@@ -25,7 +25,8 @@ class ShardReport:
     rows: int
     queues: QueueColumns
     arrivals: list[Arrival]
-    """The latest `messages_per_queue` of each dead-letter queue."""
+    """The latest `arrivals_per_queue` of each dead-letter queue."""
+    arrivals_per_queue: int
     events_total: Counter[str]
     invalid_total: Counter[str]
     collectors: dict[str, int]

@@ -14,7 +14,6 @@ from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, NamedColumns, QueueColumns
 from streaming.core.reporting.report import ConsumerHolds, ConsumerResults, GroupReport, QueueSummary, TrackedAtCount
 from streaming.core.reporting.tenants import group_of
-from streaming.core.settings import Settings
 from streaming.core.state.consumer_states import ConsumerState, read_attributes
 from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Depth
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.core.reporting.merge import MergedQueues
 
 
-def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settings) -> list[QueueSummary]:
+def make_summaries(queues: MergedQueues, places: Sequence[int]) -> list[QueueSummary]:
     """Return everything reported about the queues at `places`."""
     chosen = np.array(places, dtype=np.int64)
     columns = dict(zip(INTEGERS, queues.integers[:, chosen].tolist(), strict=True))
@@ -65,11 +64,11 @@ def make_summaries(queues: MergedQueues, places: Sequence[int], settings: Settin
         )
     ]
     for shard, rows in queues.shard_rows(chosen):
-        _add_shard(summaries, shard, rows, settings)
+        _add_shard(summaries, shard, rows, queues.losses_per_queue)
     return summaries
 
 
-def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, settings: Settings) -> None:
+def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, most_losses: int) -> None:
     """Add what one shard reports; `rows`: each queue's row there, -1 where the shard does not know it."""
     for summary, counts in zip(summaries, _rows_of(shard.depths, rows), strict=True):
         # How long a shard keeps counts depends on the events it has seen.
@@ -101,7 +100,7 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
             summary.consumer_states[consumer] = ConsumerState(at, read_attributes(text), dispatched_at)
     for summary, row in zip(summaries, rows.tolist(), strict=True):
         if row >= 0:
-            _add_details(summary, shard, row, settings)
+            _add_details(summary, shard, row, most_losses)
 
 
 def _named(columns: NamedColumns, rows: Array) -> list[list[tuple[Any, ...]]]:
@@ -127,10 +126,10 @@ def _list(column: Any, at: Array) -> list[Any]:
     return values
 
 
-def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, settings: Settings) -> None:
+def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, most_losses: int) -> None:
     """Add the fields that few queues have, and the groups and consumers listed by name."""
     if row in shard.losses:
-        summary.losses = sorted(summary.losses + shard.losses[row])[-settings.messages_per_queue :]
+        summary.losses = sorted(summary.losses + shard.losses[row])[-most_losses:]
     if row in shard.purges:
         summary.purges = merge_purges(summary.purges, shard.purges[row])
     summary.folded_groups += int(shard.folded_groups[row])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from streaming.core.reporting.report import FEWEST_LISTED, MOST_LISTED
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.findings.signals import SEVERITY_RANK, Evidence, Finding, Severity, SignalKey, SignalName
 from streaming.judge.findings.words import leaving, plural
@@ -24,7 +25,8 @@ def fold_into_causes(
     findings: dict[SignalKey, Finding], before: Mapping[SignalKey, Finding], settings: Settings
 ) -> dict[SignalKey, Finding]:
     """Return the findings, with those marked that another one of the queue explains. `before`: what fired until now."""
-    most = settings.messages_per_queue
+    # Of very many, fewer are listed of each queue.
+    most = settings.messages_per_queue if len(findings) <= MOST_LISTED // 2 else FEWEST_LISTED
     late = _fold_late(_fold_late_failures(_fold_held(_fold_crowded(findings, most)), before), most)
     found = _keep_severity(late, before)
     return found | {key: finding.folded_into("WindowTooShort") for key, finding in found.items() if _is_late(finding, found)}

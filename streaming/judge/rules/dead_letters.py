@@ -40,7 +40,8 @@ def dead_letter_arrived(c: Context) -> Iterator[Finding]:
         if finding.key in found or c.now - quiet_from(finding, "arrived_at") < quiet_ms:
             found[finding.key] = finding
     newer = c.now
-    for finding in latest_findings(c, (f for f in found.values() if f.key.message_id is not None), "arrived_at"):
+    named = (f for f in found.values() if f.key.message_id is not None)
+    for finding in latest_findings(named, "arrived_at", c.merged.arrivals_per_queue):
         quiet_since = quiet_from(finding, "arrived_at")
         if newer - quiet_since >= quiet_ms:
             return

@@ -26,15 +26,15 @@ def message_dropped(c: Context) -> Iterator[Finding]:
             continue
         finding = c.finding("MessageDropped", "critical", loss.at, _lost(c, loss), message_id=loss.message_id)
         found[finding.key] = finding
-    for finding in latest_findings(c, found.values(), "lost_at"):
+    for finding in latest_findings(found.values(), "lost_at", c.merged.queues.losses_per_queue):
         if c.now - quiet_from(finding, "lost_at") < quiet_ms:
             yield finding
 
 
 def _is_disproved(c: Context, lost: Finding) -> bool:
     """Whether a message was not lost after all: it was delivered again, or processed or moved, so it is reported no more."""
-    losses = c.summary.losses
-    still_reported = quiet_from(lost, "lost_at") > c.now - c.settings.lateness_ms and len(losses) < c.settings.messages_per_queue
+    losses, most = c.summary.losses, c.merged.queues.losses_per_queue
+    still_reported = quiet_from(lost, "lost_at") > c.now - c.settings.lateness_ms and len(losses) < most
     return still_reported and all(loss.message_id != lost.key.message_id for loss in losses)
 
 

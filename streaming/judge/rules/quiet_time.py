@@ -7,17 +7,16 @@ from heapq import nlargest
 from typing import Any
 
 from streaming.core.reporting.report import Rank
-from streaming.judge.context import Context
 from streaming.judge.findings.signals import Finding
 
 
-def latest_findings(c: Context, findings: Iterable[Finding], happened: str) -> list[Finding]:
-    """Return the latest `messages_per_queue` findings, latest first."""
+def latest_findings(findings: Iterable[Finding], happened: str, most: int) -> list[Finding]:
+    """Return at most `most` of the findings, latest first."""
 
     def order(finding: Finding) -> tuple[int, str, str]:
         return quiet_from(finding, happened), finding.key.message_id or "", finding.key.part or ""
 
-    return nlargest(c.settings.messages_per_queue, findings, key=order)
+    return nlargest(most, findings, key=order)
 
 
 def quiet_from(finding: Finding, happened: str) -> int:

@@ -54,6 +54,14 @@ def test_a_count_of_what_is_listed_is_a_lower_bound_where_the_list_is_full(most:
     assert window.summary == f"It fires. {says} come of that: deletions were refused as too late."
 
 
+def test_it_is_one_too_where_fewer_are_listed_because_very_many_queues_have_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of each are listed in any case."""
+    monkeypatch.setattr("streaming.judge.folding.causes.MOST_LISTED", 6)
+    stuck = [found("GroupStuck", "critical", about={"group": f"g{n}"}, head_refused_settlements=1) for n in range(3)]
+    window = folded(found("WindowTooShort"), *stuck)["WindowTooShort"]
+    assert window.summary.startswith("It fires. at least 3 stuck groups come of that")
+
+
 @pytest.mark.parametrize("severity", ["warning", "critical"])
 def test_a_queue_falls_behind_because_its_groups_are_stuck(severity: Severity) -> None:
     """Where none was stuck, work that is done twice now and then does not explain it."""

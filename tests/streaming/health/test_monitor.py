@@ -25,7 +25,7 @@ class Clock:
 
 def merged(events: int, high_water: int) -> Merged:
     """Return a report of `events` events in total, the newest of them at `high_water`."""
-    return Merged(0, 0, MergedQueues([], Settings()), [], Counter(accepted=events), Counter(), {}, [], high_water)
+    return Merged(0, 0, MergedQueues([], Settings()), [], 100, Counter(accepted=events), Counter(), {}, [], high_water)
 
 
 def progress(batch_id: int, **others: int) -> Progress:
