@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from streaming.core.events.flags import AHEAD, COUNTED, LATE, PRIMARY
 from streaming.core.events.late import MARKED_LATE
 from streaming.core.hashing import hash_texts, ids_to_bits, mix, text_hash
 from streaming.core.state.queue_text import report_text
+from streaming.core.text_cache import cached
 
 KINDS: Final = ("queue_state", "purged", "batch", "consumer_state", "outlived", "heartbeat")
 QUEUE_STATE, PURGED, BATCH, CONSUMER_STATE, OUTLIVED, HEARTBEAT = range(len(KINDS))
@@ -41,9 +41,6 @@ DTYPES: Final[dict[str, str]] = {
     "delayed": "i8",  # -1: not reported
     "flags": "u1",
 }
-
-REMEMBERED_CHARS = 2048
-"""Attributes of at most this length are parsed once for all events that repeat them. Longer ones are rare, and take memory."""
 
 
 _EMPTY_COLUMNS = {name: np.zeros(0, dtype=dtype) for name, dtype in DTYPES.items()}
@@ -88,7 +85,7 @@ def read_queue_events(table: pa.Table, queue: Array, ahead_ms: Array | None, lat
     consumers, consumer = _words(table["consumer"])
     batches, batch = _words(table["batch_id"])
     reported, attributes = _words(table["attributes"])
-    read = [_attributes_again(text) if len(text) <= REMEMBERED_CHARS else _attributes(text) for text in (*reported, "")]
+    read = [_attributes(text) for text in (*reported, "")]
     texts = {text: i for i, text in enumerate(dict.fromkeys(one.text for one in read))}
     counts = np.array([one.counts or (0, 0, 0) for one in read], dtype=np.int64)[attributes]
     flags = np.full(n, PRIMARY, dtype=np.uint8)
@@ -170,7 +167,9 @@ class _Read(NamedTuple):
     hash: int
 
 
+@cached(maxsize=4096)
 def _attributes(reported: str) -> _Read:
+    # Queues created from one template report the same while they are empty, and a quiet queue repeats itself.
     attributes = read_attributes(reported)
     counts = None
     visible, in_flight, delayed = attributes.get("visible"), attributes.get("in_flight"), attributes.get("delayed")
@@ -178,10 +177,6 @@ def _attributes(reported: str) -> _Read:
         counts = visible, in_flight, delayed if isinstance(delayed, int) else -1
     text = report_text(attributes)
     return _Read(text, counts, text_hash(text))
-
-
-# Queues created from one template report the same while they are empty, and a quiet queue repeats itself.
-_attributes_again = lru_cache(maxsize=4096)(_attributes)
 
 
 def _identities(table: pa.Table, attributes: Array) -> Array:

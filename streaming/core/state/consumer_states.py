@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from streaming.core.columns import Array, text_columns, texts_of
 from streaming.core.hashing import hash_texts, mix
+from streaming.core.text_cache import cached
 
 _STORED = ("queue", "at", "dispatched_at", "connected", "digest")
 _TEXTS = ("names", "texts")
@@ -168,7 +168,7 @@ def _together(parts: Sequence[ConsumerStates]) -> ConsumerStates:
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
-@lru_cache(maxsize=16_384)
+@cached(maxsize=16_384)
 def read_attributes(text: str) -> Mapping[str, Any]:
     """Parse the attributes of one consumer. The dictionary is shared: callers must not change it."""
     # Each shard has the same text, and it stays the same until the consumer is reported anew.

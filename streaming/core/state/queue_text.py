@@ -17,6 +17,7 @@ import numpy as np
 from streaming.core.columns import Array
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import READ_ATTRIBUTES, Reported
+from streaming.core.text_cache import cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def read_report(text: str) -> dict[str, Any]:
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def _read_attributes(text: bytes) -> dict[str, tuple[int, Any]]:
     # Queues created from one template have the same attributes. The dictionary is shared: callers must not change it.
     return {name: (at, value) for name, (at, value) in json.loads(text).items()}
