@@ -28,3 +28,17 @@ def test_the_number_of_shards_does_not_change_what_is_dropped(messages: int, vis
     assert {shards: _left(messages, visible, shards) for shards in (2, 4, 8, 16)} == dict.fromkeys((2, 4, 8, 16), in_one)
     if messages > 16:
         assert in_one[1] > 0
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_sends_that_are_read_after_the_counts_are_dropped_too(restart: bool) -> None:
+    """As from a topic that is far behind: in a step of its own, without another count."""
+    counts = [
+        (minute * 60_000, [event("queue_state", minute * 60_000, attributes={"visible": 5, "in_flight": 0, "delayed": 0})])
+        for minute in range(2, 9)
+    ]
+    sent = [event("sent", n, message_id=f"m-{n}") for n in range(3_000)]
+    before, after = run_steps([*counts, (481_000, sent)], restart=restart)[-2:]
+    assert before.queues[NAME].total("reconciled") == 0
+    assert after.queues[NAME].total("reconciled") > 2_500
+    assert after.queues[NAME].numbers["visible"] + after.queues[NAME].total("reconciled") == 3_000
