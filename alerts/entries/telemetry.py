@@ -252,8 +252,8 @@ INVALID_EVENTS = Entry(
         "judge.max_queues or judge.max_collectors.",
         "If the reason is too_many_messages, a backlog is larger than the workers may track: drain it, or give them more "
         "memory and raise judge.max_messages_per_shard. If it is far smaller than that, its message ids or names of "
-        "groups are long: raise spark.shards, because a shard stores 1 GiB of each at most. Ages of its queue are lower bounds "
-        "until then.",
+        "groups are long: raise spark.shards, because a shard stores 1 GiB of ids and 256 MiB of names at most. Ages of its "
+        "queue are lower bounds until then.",
         "If the reason is reused_id, a sender uses one message id for many messages: the log, and the quarantine where one is "
         "configured, name the queue and the id. Give each message an id of its own. Until then, totals of the queue are too low.",
     ),

@@ -122,7 +122,7 @@ class Judging(Section):
     """Number of collectors whose heartbeats are followed. Those of further ones are counted as invalid: `too_many_collectors`."""
     max_messages_per_shard: Count = 10_000_000
     """Number of unsettled messages that each of `spark.shards` tracks. Events of further messages are counted as invalid:
-    `too_many_messages`. So are those beyond 1 GiB of message ids, in which UUIDs do not count, or of names of groups."""
+    `too_many_messages`. So are those beyond 1 GiB of message ids, in which UUIDs do not count, or 256 MiB of names of groups."""
     tag_labels: tuple[str, ...] = ()
     """Tags of a queue that become labels of `queuewatch_queue_info` (`team` becomes `tag_team`), for alert routing."""
     slow_strategies: bool = True

@@ -1,9 +1,10 @@
 """Named numpy columns and a small JSON header as one compact blob: packets on the wire and state on disk.
 
-Layout: magic, u32 header length, JSON header, then the columns' bytes. State columns are zstd-compressed together; columns of
-random bytes, which would not compress, follow them. Integers are stored as their distance from the minimum in the fewest bytes
-that hold it, with zero (unknown) kept apart; a constant column takes no bytes at all, and a state column of which nearly all is
-the same only the rest of it. The header carries a format version, so that old blobs stay readable.
+Layout: magic, u32 header length, JSON header (a long one of a packet is compressed), then the columns' bytes. State columns are
+zstd-compressed together; columns of random bytes, which would not compress, follow them. Integers are stored as their distance
+from the minimum in the fewest bytes that hold it, with zero (unknown) kept apart; a constant column takes no bytes at all, and a
+state column of which nearly all is the same only the rest of it. The header carries a format version, so that old blobs stay
+readable.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ Array = npt.NDArray[Any]
 Buffer = bytes | memoryview
 
 MAGIC = b"QWC2"
+MAGIC_LONG = b"QWC3"
+"""Begins a blob whose header is compressed, after its two lengths."""
+_LONG_HEADER = 1 << 22
+"""Longer headers of blobs that are not stored are compressed: they hold names and attributes, which may be long and written with
+several bytes a character, and pass through Java."""
 CODEC = pa.Codec("zstd", compression_level=1)
 """That of states, reports and the judge's memory."""
 _SPARSE = 8
@@ -152,12 +158,15 @@ def pack_columns(
         head["z"] = [len(packed), len(body)]
         parts[:together] = [packed]
     head_bytes = json.dumps(head, separators=(",", ":"), ensure_ascii=True).encode()
+    if not compress and len(head_bytes) > _LONG_HEADER:
+        packed = CODEC.compress(head_bytes, asbytes=True)
+        return b"".join((MAGIC_LONG, struct.pack("<II", len(packed), len(head_bytes)), packed, *parts))
     return b"".join((MAGIC, struct.pack("<I", len(head_bytes)), head_bytes, *parts))
 
 
 def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the columns and header of `pack_columns`. Raises UnreadableBlob."""
-    if blob[:4] != MAGIC or len(blob) < 8:
+    if blob[:4] not in (MAGIC, MAGIC_LONG) or len(blob) < 8:
         raise UnreadableBlob("not a blob of this queuewatch: it does not start with QWC2")
     try:
         return _unpacked(blob)
@@ -167,8 +176,12 @@ def unpack_columns(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str
 
 def _unpacked(blob: bytes | memoryview) -> tuple[dict[str, Array], dict[str, Any]]:
     (head_len,) = struct.unpack_from("<I", blob, 4)
-    head = json.loads(bytes(blob[8 : 8 + head_len]))
-    rest = memoryview(blob)[8 + head_len :]
+    start, head_bytes = 8, bytes(blob[8 : 8 + head_len])
+    if blob[:4] == MAGIC_LONG:
+        (size,) = struct.unpack_from("<I", blob, 8)
+        start, head_bytes = 12, CODEC.decompress(bytes(blob[12 : 12 + head_len]), size, asbytes=True)
+    head = json.loads(head_bytes)
+    rest = memoryview(blob)[start + head_len :]
     stretches = [rest]
     if "z" in head:
         packed, size = head["z"]

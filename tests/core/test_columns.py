@@ -126,3 +126,19 @@ def test_a_sparse_column_takes_the_space_of_what_differs() -> None:
 def test_the_highest_bit_is_found_in_all_64(values: list[int]) -> None:
     """As a floating-point number, 2^54 - 1 would be 2^54."""
     assert highest_bit(np.array(values, dtype=np.uint64)).tolist() == [value.bit_length() for value in values]
+
+
+def test_a_long_header_that_is_not_stored_is_compressed() -> None:
+    """Names that take four bytes a character are written with twelve, and a batch of them would fill Java's memory."""
+    header = {"groups": [f"{n}" + "\N{GRINNING FACE}" * 500 for n in range(1_000)]}
+    columns = {"at": np.arange(1_000)}
+    blob = pack_columns(columns, header, compress=False)
+    assert len(blob) < 1_000_000
+    found, names = unpack_columns(blob)
+    assert names == header
+    assert found["at"].tolist() == list(range(1_000))
+    for end in (9, 20, len(blob) // 2):
+        with pytest.raises(UnreadableBlob):
+            unpack_columns(blob[:end])
+    # What is stored can be read by earlier releases.
+    assert pack_columns(columns, header, compress=True)[:4] == MAGIC

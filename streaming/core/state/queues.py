@@ -83,7 +83,7 @@ MOST_ATTRIBUTE_BYTES = 1 << 16
 """…nor with long values: the length of a queue's attributes as JSON…"""
 FEW_ATTRIBUTE_BYTES = 1 << 11
 """…and of those that are shortened…"""
-MOST_SHARD_ATTRIBUTE_BYTES = 1 << 27
+MOST_SHARD_ATTRIBUTE_BYTES = 1 << 25
 """…where all queues of a shard together have more than this: they are part of its report after every step."""
 
 Attribute = Literal[

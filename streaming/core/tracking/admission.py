@@ -26,8 +26,8 @@ TOO_MANY_MESSAGES: Final = "too_many_messages"
 MOST_ID_BYTES = 1 << 30
 """Bytes of the message ids that a shard stores as text (a UUID is stored as a number). Arrow and Java hold at most twice as much
 in one array."""
-MOST_GROUP_BYTES = 1 << 30
-"""Bytes of the names of groups, likewise: a message of a group whose name does not fit is left out."""
+MOST_GROUP_BYTES = 1 << 28
+"""Bytes of the names of groups, all of which are stored in every step: a message whose group does not fit is left out."""
 MOST_CONSUMER_BYTES = 1 << 25
 """Bytes of the names of consumers, which are reported in every step: one whose name does not fit counts as unknown."""
 

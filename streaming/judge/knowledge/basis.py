@@ -213,8 +213,8 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
     if signs.left_out:
         return BasisReason(
             "partial",
-            f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard, or 1 GiB of ids or of "
-            "names of groups, allows",
+            f"some messages of {name} are left out: as many are tracked as judge.max_messages_per_shard, 1 GiB of ids, or 256 "
+            "MiB of names of groups allow",
             "raise judge.max_messages_per_shard if the workers have the memory, or drain the backlog",
         )
     if signs.unseen_moves and seen.ends and (signs.dead_letters or not few_sends):
