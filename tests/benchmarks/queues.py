@@ -24,6 +24,7 @@ MOST_MS: Final = {
     "queues.10000.untouched": 150.0,
     "queues.10000.counted": 1_200.0,
     "queues.fifo.10000.untouched": 300.0,
+    "queues.activemq.10000.untouched": 400.0,
 }
 """Promised limits, in milliseconds of a core."""
 GROUPS_PER_FIFO_QUEUE: Final = 5
