@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from streaming.core.columns import Array, nonzero
 from streaming.core.settings import Settings
+from streaming.core.state.interner import Interner
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
 from streaming.core.state.tombstones import compact_deleted, forgotten
+from streaming.core.tracking.admission import MOST_CONSUMER_BYTES
 from streaming.core.tracking.queue_events import FAILED_BATCH_MEMORY_MS
 
 MOST_REFUSALS = 10_000
@@ -122,7 +124,7 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
     acks_since = state.high_water - SILENT_MEMORY_MS
     for names, column, since, most in (
         (state.groups, "group", horizon, len(state.groups)),
-        (state.consumers, "consumer", acks_since, MOST_CONSUMERS),
+        (state.consumers, "consumer", acks_since, _most_consumers(state.consumers)),
     ):
         if len(names) < SWEPT_NAMES:
             continue
@@ -141,6 +143,12 @@ def _sweep_names(state: ShardState, horizon: int) -> None:
             state.rows.columns[column] = moved[numbers]
         if column == "consumer":
             state.attempts["consumer"] = moved[state.attempts["consumer"]]
+
+
+def _most_consumers(names: Interner) -> int:
+    """Return how many consumers are remembered: fewer where their names are long, so that there is room for new ones."""
+    room = MOST_CONSUMER_BYTES // 4
+    return MOST_CONSUMERS if names.texts.nbytes <= room else min(MOST_CONSUMERS, len(names) * room // names.texts.nbytes)
 
 
 def _latest(times: Array, most: int) -> Array:

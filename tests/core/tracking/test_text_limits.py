@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from streaming.core.maintenance import compact
+from streaming.core.settings import QueueName, Settings
 from streaming.core.state import queue_table
 from streaming.core.state.state import ShardState
 from streaming.core.tracking import apply, apply_ends, queue_events
@@ -56,6 +58,25 @@ def test_consumers_whose_names_do_not_fit_are_unknown(monkeypatch: pytest.Monkey
     assert (summary.numbers["in_flight"], summary.total("received"), summary.total("deleted")) == (7, 9, 2)
     assert len(summary.consumers) == 4
     assert merged.invalid_total == {}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_consumers_that_are_gone_make_room(monkeypatch: pytest.MonkeyPatch, restart: bool) -> None:
+    """An application that names a new one for each message does not make those of others unknown for a day."""
+    for module in (apply, compact):
+        monkeypatch.setattr(module, "MOST_CONSUMER_BYTES", 5_000)
+    monkeypatch.setattr(compact, "SWEPT_NAMES", 1)
+    steps: list[tuple[int, list[Wire]]] = []
+    for n in range(200):
+        at, about = 30_000 * n, {"message_id": f"m{n}", "consumer": _long(n)}
+        steps.append((at + 10, [event("received", at, receive_count=1, **about), event("deleted", at + 5, **about)]))
+    new = event("received", 6_000_000, "other", message_id="held", receive_count=1, consumer="x" * 100)
+    states: list[ShardState] = []
+    merged = run_steps([*steps, (6_000_010, [new])], Settings(lateness_ms=60_000), restart=restart, states=states)[-1]
+    (held,) = merged.queues[QueueName("aws_sqs", "", "other")].consumers
+    assert held.consumer == "x" * 100
+    assert states[0].consumers.texts.nbytes <= 2_600
+    assert merged.queues[QueueName("aws_sqs", "", "orders")].consumer_results[_long(199)].finished == 1
 
 
 def _tags(length: int, **others: Any) -> dict[str, Any]:
