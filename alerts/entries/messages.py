@@ -52,6 +52,7 @@ POISON_MESSAGE = Entry(
         EvidenceField("has_dead_letter_queue", "false: the queue is reported to have none; absent otherwise"),
         EvidenceField("consumer", "the last consumer that received it, if known"),
         EvidenceField("age_s", "seconds since it was sent"),
+        EvidenceField("age_exact", "false: its send time is not reported, so its age is a lower bound; absent otherwise"),
         EvidenceField("usual_limit_s", "with severity info: how long the delivery may take before it alerts, in seconds"),
         EvidenceField(
             "queuewatch_oldest_message_age_seconds",
@@ -225,6 +226,7 @@ MESSAGE_DROPPED = Entry(
             "0: it was never delivered; high: it failed every time; absent: a dead letter whose deliveries are not known",
         ),
         EvidenceField("age_s", "its age when it was lost, in seconds"),
+        EvidenceField("age_exact", "false: its send time is not reported, so its age is a lower bound; absent otherwise"),
     ),
     checks={
         "aws_sqs": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinks.explain.formatting import count, duration, duration_ms
+from streaming.judge.findings.words import at_least
 from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, QueueView
 
 _STATUS_WORDS: Mapping[str, str] = {
@@ -67,7 +68,7 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
     }[message.state]
     parts = [
         f"Message {message.message_id} of {queue.queue} {where}",
-        f"it was sent {duration_ms(now_ms - message.sent_at_ms)} ago",
+        f"it was sent {at_least(exact=message.sent_known)}{duration_ms(now_ms - message.sent_at_ms)} ago",
     ]
     if message.receive_count:
         parts.append(f"received {count(message.receive_count, 'time')}")

@@ -102,7 +102,7 @@ function summaryWords(message) {
 function showFacts(list, message) {
   const facts = [
     ["State", "text", { visible: "visible", in_flight: "in flight", delayed: "delayed" }[message.state]],
-    ["Age", "since", message.sent_at_ms],
+    [message.sent_known ? "Age" : "Age, at least", "since", message.sent_at_ms],
     // The receives of a dead letter in its source queue are not known here.
     ["Receives", "text", message.receive_count === null ? null : number(message.receive_count)],
     ["Deletions refused", "text", message.refused_settlements ? `${count(message.refused_settlements, "time")}, too late` : null],

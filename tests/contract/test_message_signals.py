@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.failing import failing
-from tests.contract.replaying import ev, replayed
+from tests.contract.replaying import ev, ms, replayed
 
 
 @pytest.mark.simulation
@@ -42,6 +42,23 @@ def test_poison_counts_receives_without_a_count(tmp_path: Path) -> None:
     receives = [ev("received", 10 + 40 * n, message_id="m") for n in range(3)]
     lines = replayed([*receives[:2], receives[1], receives[2]], tmp_path)
     assert lines.times("PoisonMessage", "firing") == [90]
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["send time reported", "not reported"])
+def test_an_age_without_a_reported_send_time_is_marked_as_a_lower_bound(tmp_path: Path, reported: bool) -> None:
+    """It counts from the message's first event: in the evidence and in words of poison, stuck groups and losses."""
+    fields = {"message_id": "m", "group": "g", "sequence": "1"} | ({"sent_at": ms(0)} if reported else {})
+    events = [ev("received", 10 + 40 * n, "q.fifo", receive_count=n + 3, **fields) for n in range(3)]
+    events += [
+        ev("sent", 20, "q.fifo", message_id="behind", group="g", sequence="2"),
+        ev("dropped", 100, "q.fifo", message_id="m"),
+    ]
+    lines = replayed(sorted(events, key=lambda event: event["at"]), tmp_path, until_s=110)
+    poison, stuck, lost = (lines.signals(name, "firing")[-1] for name in ("PoisonMessage", "GroupStuck", "MessageDropped"))
+    marks = [poison["evidence"].get("age_exact"), stuck["evidence"].get("head_age_exact"), lost["evidence"].get("age_exact")]
+    assert marks == ([None] * 3 if reported else [False] * 3)
+    assert ("10 s after it was sent" if reported else "at least 0 s after it was sent") in poison["evidence"]["summary"]
+    assert ("100 s after it was sent" if reported else "at least 90 s after it was sent") in lost["evidence"]["summary"]
 
 
 @pytest.mark.parametrize(

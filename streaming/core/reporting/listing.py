@@ -15,7 +15,7 @@ from streaming.core.reporting.views import MessageView
 from streaming.core.settings import Settings
 from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Refusals
-from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_TIMELINE
+from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_SENT_KNOWN, F_TIMELINE
 from streaming.core.state.state import ShardState
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, default_ends, windows
@@ -221,23 +221,34 @@ def recent_losses(state: ShardState, since: int, settings: Settings) -> tuple[di
     most = listed_per_queue(queue, most)
     rank, chosen = _latest(state, lost, queue, quiet_from, most)
     lost = lost[chosen]
+    flags = rows.at("flags", lost)
     fields = zip(
         queue[chosen].tolist(),
         rank,
         at[chosen].tolist(),
         state.message_ids(lost),
-        (rows.at("flags", lost) & F_DROPPED).tolist(),
+        (flags & F_DROPPED).tolist(),
         rows.key[lost].tolist(),
         rows.at("receive_count", lost).tolist(),
         rows.at("sent", lost).tolist(),
+        ((flags & F_SENT_KNOWN) != 0).tolist(),
         strict=True,
     )
     out: dict[int, list[Loss]] = {}
-    for number, placed, at_ms, message_id, dropped, key, receives, sent_at in fields:
+    for number, placed, at_ms, message_id, dropped, key, receives, sent_at, sent_known in fields:
         kind = "dropped" if dropped else "expired"
         reason = state.loss_reasons.get(key, "" if dropped else RETENTION_RAN_OUT)
         out.setdefault(number, []).append(
-            Loss(rank=placed, at=at_ms, message_id=message_id, kind=kind, reason=reason, receive_count=receives, sent_at=sent_at)
+            Loss(
+                rank=placed,
+                at=at_ms,
+                message_id=message_id,
+                kind=kind,
+                reason=reason,
+                receive_count=receives,
+                sent_at=sent_at,
+                sent_known=sent_known,
+            )
         )
     return out, most
 

@@ -13,7 +13,7 @@ from streaming.core.events.sequences import sequence_text
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.reporting.views import STATES, Attempt, MessageView
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED
+from streaming.core.state.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_SENT_KNOWN
 
 _WHAT: tuple[Literal["received", "extended", "released"], ...] = ("received", "extended", "released")
 
@@ -85,6 +85,7 @@ class MessageColumns:
                 expires_at_ms=n["expires"][i] if n["expires"][i] < NEVER else None,
                 arrival_known_by=arrival_known_by(n["flags"][i]) if n["arrived"][i] else None,
                 attempts=attempts[i],
+                sent_known=bool(n["flags"][i] & F_SENT_KNOWN),
                 deliveries_seen=n["seen"][i],
                 refused_settlements=n["refused"][i],
             )

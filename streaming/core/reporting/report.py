@@ -181,6 +181,8 @@ class Loss(NamedTuple):
     reason: str
     receive_count: int
     sent_at: int
+    """Until its send time is known, the time of its first event."""
+    sent_known: bool = True
 
 
 class Purge(NamedTuple):

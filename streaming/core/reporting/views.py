@@ -28,6 +28,7 @@ class MessageView:
     message_id: str
     state: State
     sent_at_ms: int
+    """Until its send time is known, the time of its first event: `sent_known` tells."""
     receive_count: int
     why: tuple[str, ...]
     """Why it is listed: `poison`, `held`, `head`, `dead_letter`, `oldest`."""
@@ -42,6 +43,7 @@ class MessageView:
     arrival_known_by: str | None = None
     """Dead letters: `event`, `first_receive` or `inferred`."""
     attempts: tuple[Attempt, ...] = ()
+    sent_known: bool = True
     deliveries_seen: int = 0
     """The number of deliveries seen in this queue; a dead letter's receive count continues from its source queue."""
 

@@ -36,6 +36,11 @@ def duration_ms(milliseconds: float) -> str:
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
+def at_least(*, exact: bool) -> str:
+    """Mark a number in a sentence as a lower bound; nothing if it is exact."""
+    return "" if exact else "at least "
+
+
 def work_time(milliseconds: float) -> str:
     """Format how long work takes, for a sentence: `13 ms`, `4.2 s`, and as `duration_ms` from two minutes on."""
     if milliseconds < 1_000:

@@ -282,6 +282,8 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
             "head_state": head.state,
             "head_age_s": seconds(c.now - head.sent_at_ms),
         }
+        if not head.sent_known:
+            evidence["head_age_exact"] = False
         if head.consumer is not None:
             evidence["head_consumer"] = head.consumer
         if head.refused_settlements:

@@ -8,7 +8,7 @@ from typing import Any
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Loss
 from streaming.judge.context import Context
 from streaming.judge.findings.signals import Finding
-from streaming.judge.findings.words import duration_ms, plural, seconds
+from streaming.judge.findings.words import at_least, duration_ms, plural, seconds
 from streaming.judge.rules.dead_letters import receives_of_dead_letter
 from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_from
 
@@ -39,7 +39,7 @@ def _is_disproved(c: Context, lost: Finding) -> bool:
 
 
 def _lost(c: Context, loss: Loss) -> dict[str, Any]:
-    rank, at, message_id, kind, reason, receives, sent_at = loss
+    rank, at, message_id, kind, reason, receives, sent_at, sent_known = loss
     known = receives_of_dead_letter(receives) if c.is_dead_letter_queue else {"receive_count": receives}
     evidence: dict[str, Any] = {
         "kind": kind,
@@ -48,6 +48,8 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
         "lost_at": at,
         **noticed(at, rank),
     }
+    if not sent_known:
+        evidence["age_exact"] = False
     if reason:
         evidence["reason"] = reason
     how = "expired" if kind == "expired" else "was dropped"
@@ -55,7 +57,8 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     after = f" after {plural(receives, 'receive')}" if known else ""
     # In an ordered dead-letter queue, retention and age count from the move.
     began = "it arrived" if c.is_dead_letter_queue and c.ordered else "it was sent"
-    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {duration_ms(at - sent_at)} after {began}."
+    age = f"{at_least(exact=sent_known)}{duration_ms(at - sent_at)}"
+    evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {age} after {began}."
     return evidence
 
 

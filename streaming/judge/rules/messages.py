@@ -11,7 +11,7 @@ from streaming.core.state.queues import reports_no_dead_letter_queue
 from streaming.judge.context import Context
 from streaming.judge.findings import measures
 from streaming.judge.findings.signals import Finding
-from streaming.judge.findings.words import duration_ms, plural, refused, seconds
+from streaming.judge.findings.words import at_least, duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
@@ -38,6 +38,8 @@ def poison_message(c: Context) -> Iterator[Finding]:
             left = max(0, limit - count)
             evidence |= {"max_receive_count": limit, "receives_left": left, "final_attempt": left == 0}
             limit_words = f"{plural(left, 'receive')} left" if left else f"this was the final attempt; {_what_follows(c)}"
+        if not message.sent_known:
+            evidence["age_exact"] = False
         if reports_no_dead_letter_queue(c.summary.attributes):
             evidence["has_dead_letter_queue"] = False
         evidence |= _who(message)
@@ -45,9 +47,10 @@ def poison_message(c: Context) -> Iterator[Finding]:
         if message.refused_settlements:
             evidence["refused_settlements"] = message.refused_settlements
             too_late = f". Its deletion {refused(message.refused_settlements, c.visibility_window)}"
+        age = f"{at_least(exact=message.sent_known)}{duration_ms(c.now - message.sent_at_ms)}"
         evidence["summary"] = (
-            f"Message {message.message_id} was received {count} times and never deleted, "
-            f"{duration_ms(c.now - message.sent_at_ms)} after it was sent; {limit_words}{too_late}."
+            f"Message {message.message_id} was received {count} times and never deleted, {age} after it was sent; "
+            f"{limit_words}{too_late}."
         )
         finding = c.finding(
             "PoisonMessage", "warning", _crossed_at(message, c.poison_receives), evidence, message_id=message.message_id
@@ -136,7 +139,7 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         all_kept = len(message.attempts) < c.settings.attempts_per_message
         extended = ""
         if c.visibility_ms is not None:
-            extended = f" ({'' if all_kept else 'at least '}{plural(extensions, 'extension')})"
+            extended = f" ({at_least(exact=all_kept)}{plural(extensions, 'extension')})"
         held_by = f" by {message.consumer}" if message.consumer else ""
         evidence: dict[str, Any] = {
             "held_s": seconds(held.value),

@@ -90,6 +90,13 @@ def test_a_message_whose_deletion_came_too_late_is_said_to() -> None:
     assert "received 3 times; its deletion was refused 2 times because its window had ended" in subject.sentence
 
 
+def test_the_age_of_a_message_whose_send_time_is_not_reported_is_a_lower_bound() -> None:
+    """It counts from the message's first event."""
+    seen = MessageView("m", "visible", NOW_MS - 60_000, 3, ("poison",), sent_known=False)
+    (subject,) = about("m", Snapshot(NOW_MS, (queue_view("orders", messages=(seen,)),), (), {})).subjects
+    assert "it was sent at least 1 min ago" in subject.sentence
+
+
 def test_a_dead_letter_that_nobody_received_here_is_not_said_to_be_never_received() -> None:
     """It was received in its source queue; a message in its own queue is said to be never received."""
     arrived = MessageView("m", "visible", NOW_MS - 60_000, 0, ("dead_letter",), arrived_at_ms=NOW_MS - 1_000)
