@@ -124,6 +124,7 @@ DEAD_LETTER_EXPIRING = Entry(
     evidence=(
         EvidenceField("message_id", "the message that will be deleted first"),
         EvidenceField("time_left_s", "seconds until it is deleted"),
+        EvidenceField("time_left_exact", "false: its send time is not reported, so it may be deleted sooner; absent otherwise"),
         EvidenceField("retention_s", "the dead-letter queue's retention"),
         EvidenceField("retention_assumed", "the retention is neither reported nor configured: it is the system's default"),
         EvidenceField("clock", "the start of the retention period: original send or arrival"),

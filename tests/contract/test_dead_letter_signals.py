@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.failing import STANDARD, failing
-from tests.contract.replaying import ev, replayed
+from tests.contract.replaying import ev, ms, replayed
 
 DAY = 86_400
 
@@ -178,6 +178,18 @@ def test_dead_letter_clocks(tmp_path: Path, fifo: bool, lost_after_move_d: int) 
     assert lost_at <= lost <= lost_at + 1800
     expiry = lines.metric("dead_letter_expiry_seconds", queue=dead)
     assert expiry[DAY + 1800] == lost_at - DAY - 1800
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["send time reported", "not reported"])
+def test_the_time_left_of_a_dead_letter_whose_send_time_is_not_reported_is_an_upper_bound(tmp_path: Path, reported: bool) -> None:
+    """Its retention runs from its original send, which was before its first event."""
+    events = [
+        ev("queue_state", 0, "d", attributes={"retention_s": 3600}),
+        ev("dead_lettered", 0, "q", message_id="m", to_queue="d", **({"sent_at": ms(0)} if reported else {})),
+    ]
+    (fired,) = replayed(events, tmp_path, until_s=2880).signals("DeadLetterExpiring", "firing")
+    assert (" at the latest: " in fired["evidence"]["summary"]) is not reported
+    assert fired["evidence"].get("time_left_exact") is (None if reported else False)
 
 
 @pytest.mark.simulation

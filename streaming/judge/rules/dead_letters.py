@@ -173,6 +173,10 @@ def dead_letter_expiring(c: Context) -> Iterator[Finding]:
         evidence["message_id"] = first.message_id
     which = f"Message {first.message_id}" if first is not None else "A message" if gone else "The oldest message"
     latest, others = "", ""
+    if first is not None and not first.sent_known:
+        # Its retention began before its first event.
+        evidence["time_left_exact"] = False
+        latest = " at the latest"
     if gone:
         evidence["may_be_gone"] = gone
         latest, others = " at the latest", f" {plural(gone, 'older message')} may be gone."
