@@ -247,6 +247,20 @@ def test_concurrency_collapsed(tmp_path: Path) -> None:
 
 
 @pytest.mark.simulation
+def test_a_collapse_between_two_messages_of_its_group_says_how_many_groups_were_in_flight(tmp_path: Path) -> None:
+    """None is at that moment; over the five minutes it was one."""
+    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *(e for name in "BCDEF" for e in group(3, name))]
+    for n in range(34):
+        about = {"message_id": f"A{n}", "group": "A", "sequence": str(n)}
+        events += [ev("sent", 1, "f.fifo", **about), ev("received", 12 + 10 * n, "f.fifo", receive_count=1, **about)]
+        events.append(ev("deleted", 16 + 10 * n, "f.fifo", **about))
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
+    (fired,) = lines.signals("ConcurrencyCollapsed", "firing")
+    assert fired["evidence"]["groups_in_flight"] == 0
+    assert fired["evidence"]["summary"].startswith("For 5 min, at most 1 of 6 groups of f.fifo in flight while 6 have messages")
+
+
+@pytest.mark.simulation
 def test_a_collapse_without_consumers_says_so(tmp_path: Path) -> None:
     """Not that they work one group at a time."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *(e for name in "ABCDEF" for e in group(3, name))]

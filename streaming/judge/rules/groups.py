@@ -408,8 +408,8 @@ def concurrency_collapsed(c: Context) -> Iterator[Finding | Near]:
         "groups_backlog": ordered.backlog,
         "collapsed_s": seconds(c.now - since),
         "summary": (
-            f"{ordered.in_flight} of {ordered.groups} groups of {c.name.queue} in flight for {duration_ms(c.now - since)} "
-            f"while {ordered.backlog} have messages waiting: "
+            f"For {duration_ms(c.now - since)}, at most {c.thresholds.collapsed_groups_in_flight} of {ordered.groups} groups of "
+            f"{c.name.queue} in flight while {ordered.backlog} have messages waiting: "
             f"{'consumers work one group at a time' if works else 'consumers receive nothing'}."
         ),
     }
