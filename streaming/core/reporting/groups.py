@@ -250,7 +250,8 @@ def _stuck(groups: _Groups, w: Windows, limits: _Limits, now: int) -> tuple[Arra
     was received, and the head is gone although no deletion was reported. A head that was given back may be from the same batch as
     that message. 6. It does not wait for its turn. On SQS, heads that were never received do if there are many groups and
     consumers have a backlog: the youngest message received so far had waited long. One receive takes the older and the younger
-    messages of a group, and which group comes next is up to the queue.
+    messages of a group, and which group comes next is up to the queue. Where consumers receive in batches, what is in flight may
+    show it of any number of groups: then no signal begins. See `_wait_for_their_turn`.
 
     Groups whose head failed before follow by 2, 3 and 5 alone: while their signal fires, it goes on, also while the messages
     behind the head are received with it again. Where no consumer receives at all, the queue is stalled, and none begins.
@@ -281,7 +282,40 @@ def _stuck(groups: _Groups, w: Windows, limits: _Limits, now: int) -> tuple[Arra
         have_backlog = youngest_received_at - youngest_sent_at >= BACKLOG_WAIT_RATIO * limits.stuck_ms
         in_turn = limits.blocks_groups & have_backlog & (_groups_in_turn(groups) >= FEWEST_IN_TURN)
         hit &= ~(waits & in_turn[queue])
+        places = nonzero(hit & waits & limits.blocks_groups[queue])
+        begins[places[_wait_for_their_turn(groups, w, places, limits)]] = False
     return begins, hit
+
+
+def _wait_for_their_turn(groups: _Groups, w: Windows, places: Array, limits: _Limits) -> Array:
+    """Return which of these groups, whose heads were never received, wait for their turn by what is in flight of the others.
+
+    1. Consumers receive in batches, so the youngest message received may not have been the head of its group. 2. What was
+    received last is in flight: consumers take more as soon as they have finished. 3. No head in flight passed over the group: it
+    is younger, and could be received only clearly later. A message in flight after a settlement of its group was received with
+    an older one, so it was no head.
+    """
+    queue, since, rows = groups.queue, groups.since, groups.rows
+    live, last_received_at = groups.state.rows, groups.state.queues.column("last_received_at")
+    sent, received = live.at("sent", groups.head), live.at("last_received", groups.head)
+    worked_on = w.in_flight[groups.head] & (live.at("receive_count", groups.head) == 1)
+    rest_of_batch = worked_on & (received < groups.settled)
+    waits = np.zeros(len(places), dtype=bool)
+    for number in np.unique(queue[places]).tolist():
+        start, stop = queue.searchsorted(number), queue.searchsorted(number, "right")
+        here = rows[(groups.of >= start) & (groups.of < stop)]
+        taken_at = live.at("last_received", here[w.in_flight[here]])
+        in_batches = rest_of_batch[start:stop].any() or len(np.unique(taken_at)) < len(taken_at)
+        if not in_batches or taken_at.max() < last_received_at[number]:
+            continue
+        of_queue = nonzero(queue[places] == number)
+        mine, heads = places[of_queue], start + nonzero((worked_on & ~rest_of_batch)[start:stop])
+        heads = heads[np.argsort(sent[heads])]
+        # Beside each head: when the last one of those no older could be received. Behind them all stands none.
+        free_at = np.append(np.maximum.accumulate(since[heads][::-1])[::-1], 0)
+        younger = sent[heads].searchsorted(sent[mine], "right")
+        waits[of_queue] = free_at[younger] <= since[mine] + BACKLOG_WAIT_RATIO * limits.stuck_ms[number]
+    return waits
 
 
 def _groups_in_turn(groups: _Groups) -> Array:

@@ -35,6 +35,34 @@ def served_in_turn(groups: int, every_s: float, *, left_out: int | None = None) 
     return sorted(out, key=lambda e: e["at"])
 
 
+def worked_off(batch: int, left_out: int | None = None) -> Events:
+    """Two workers take up to `batch` messages, all of one group, and delete each when it is done, two seconds later.
+
+    Of twelve groups, 30 messages of each are sent within five seconds, and one a second from then on. The group with the oldest
+    message comes first, apart from `left_out`.
+    """
+    sent = {n: 1 + n / 72 if n < 360 else n - 354.0 for n in range(DIES_AT_S)}
+    out = [QUEUE, *(ev("sent", at, NAME, **of_group(n)) for n, at in sent.items())]
+    waiting, free_at = sorted(sent), {"w0": 6.0, "w1": 15.0}
+    busy_until = dict.fromkeys(range(12), 0.0)
+    while min(free_at.values()) < DIES_AT_S:
+        worker = min(free_at, key=lambda name: free_at[name])
+        at = free_at[worker]
+        here = [n for n in waiting if sent[n] < at and busy_until[n % 12] <= at and n % 12 != left_out]
+        taken = [n for n in here if n % 12 == here[0] % 12][:batch]
+        for place, n in enumerate(taken, 1):
+            out.append(ev("received", at, NAME, receive_count=1, consumer=worker, **of_group(n)))
+            out.append(ev("deleted", at + 2 * place, NAME, consumer=worker, **of_group(n)))
+            waiting.remove(n)
+        free_at[worker] = at + 2 * len(taken) if taken else at + 1
+        busy_until |= {n % 12: free_at[worker] for n in taken}
+    return sorted(out, key=lambda e: e["at"])
+
+
+def of_group(n: int) -> dict[str, str]:
+    return {"message_id": f"m{n}", "group": f"g{n % 12}", "sequence": str(n)}
+
+
 def stuck(events: Events, until_s: int) -> list[tuple[float, str | None]]:
     """Return when which groups are reported as stuck, in seconds."""
     run = judged(in_steps(events, 5, until_s))
@@ -54,3 +82,19 @@ def test_a_group_that_is_passed_over_while_the_others_flow_is_stuck() -> None:
     ((at_s, group),) = stuck(served_in_turn(8, 10, left_out=3), DIES_AT_S - 10)
     assert group == "g3"
     assert at_s == pytest.approx(245, abs=6)
+
+
+def test_groups_wait_for_their_turn_while_batches_of_others_are_worked_off() -> None:
+    """A batch contains young messages of its group too. Each group waits for longer than the limit of two minutes."""
+    events = worked_off(15)
+    received = {e["message_id"]: e["at"] for e in events if e["type"] == "received"}
+    longest_s = max(received[e["message_id"]] - e["at"] for e in events if e["type"] == "sent" and e["message_id"] in received)
+    assert longest_s > 180_000
+    assert stuck(events, DIES_AT_S - 10) == []
+
+
+def test_a_group_that_is_passed_over_by_batches_of_others_is_stuck() -> None:
+    """Once consumers receive what was sent later and could not have been received before, it is not only behind in turn."""
+    ((at_s, group),) = stuck(worked_off(15, left_out=3), DIES_AT_S - 10)
+    assert group == "g3"
+    assert at_s < 480
