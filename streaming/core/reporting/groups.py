@@ -295,20 +295,15 @@ def _wait_for_their_turn(groups: _Groups, w: Windows, places: Array, limits: _Li
     is younger, and could be received only clearly later. A message in flight after a settlement of its group was received with
     an older one, so it was no head.
     """
-    queue, since, rows = groups.queue, groups.since, groups.rows
-    live, last_received_at = groups.state.rows, groups.state.queues.column("last_received_at")
+    queue, since, live = groups.queue, groups.since, groups.state.rows
     sent, received = live.at("sent", groups.head), live.at("last_received", groups.head)
     worked_on = w.in_flight[groups.head] & (live.at("receive_count", groups.head) == 1)
     rest_of_batch = worked_on & (received < groups.settled)
+    at_work = _at_work_in_batches(groups, w, queue[rest_of_batch])
     waits = np.zeros(len(places), dtype=bool)
-    for number in np.unique(queue[places]).tolist():
+    for number in np.unique(queue[places][at_work[queue[places]]]).tolist():
         start, stop = queue.searchsorted(number), queue.searchsorted(number, "right")
-        here = rows[(groups.of >= start) & (groups.of < stop)]
-        taken_at = live.at("last_received", here[w.in_flight[here]])
-        in_batches = rest_of_batch[start:stop].any() or len(np.unique(taken_at)) < len(taken_at)
-        if not in_batches or taken_at.max() < last_received_at[number]:
-            continue
-        of_queue = nonzero(queue[places] == number)
+        of_queue = slice(queue[places].searchsorted(number), queue[places].searchsorted(number, "right"))
         mine, heads = places[of_queue], start + nonzero((worked_on & ~rest_of_batch)[start:stop])
         heads = heads[np.argsort(sent[heads])]
         # Beside each head: when the last one of those no older could be received. Behind them all stands none.
@@ -316,6 +311,25 @@ def _wait_for_their_turn(groups: _Groups, w: Windows, places: Array, limits: _Li
         younger = sent[heads].searchsorted(sent[mine], "right")
         waits[of_queue] = free_at[younger] <= since[mine] + BACKLOG_WAIT_RATIO * limits.stuck_ms[number]
     return waits
+
+
+def _at_work_in_batches(groups: _Groups, w: Windows, besides: Array) -> Array:
+    """Return for each queue of the shard whether what it delivered last is in flight, and two messages were delivered at once.
+
+    `besides`: queues of which the latter is known.
+    """
+    live, queues = groups.state.rows, groups.state.queues
+    taken = groups.rows[w.in_flight[groups.rows]]
+    queue, taken_at = live.at("queue", taken), live.at("last_received", taken)
+    order = np.lexsort((taken_at, queue))
+    queue, taken_at = queue[order], taken_at[order]
+    in_batches = np.zeros(len(queues), dtype=bool)
+    in_batches[queue[1:][(queue[1:] == queue[:-1]) & (taken_at[1:] == taken_at[:-1])]] = True
+    in_batches[besides] = True
+    latest = np.zeros(len(queues), dtype=np.int64)
+    latest[queue] = taken_at
+    found: Array = in_batches & (latest >= queues.column("last_received_at"))
+    return found
 
 
 def _groups_in_turn(groups: _Groups) -> Array:
