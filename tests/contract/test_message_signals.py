@@ -61,6 +61,14 @@ def test_an_age_without_a_reported_send_time_is_marked_as_a_lower_bound(tmp_path
     assert ("100 s after it was sent" if reported else "at least 90 s after it was sent") in lost["evidence"]["summary"]
 
 
+def test_no_age_is_negative_where_the_senders_clock_is_ahead(tmp_path: Path) -> None:
+    """The message was sent three seconds after it was received and lost, by the clock of its sender."""
+    fields = {"message_id": "m", "group": "g", "sequence": "1", "sent_at": ms(3)}
+    events = [ev("received", 0, "q.fifo", receive_count=3, **fields), ev("dropped", 1, "q.fifo", message_id="m")]
+    lines = replayed(events, tmp_path, every="1s", until_s=10)
+    assert [line["evidence"]["age_s"] for line in lines.signals() if "age_s" in line["evidence"]] == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [

@@ -23,6 +23,11 @@ def seconds(milliseconds: float) -> float:
     return round(milliseconds / 1000, 1)
 
 
+def age_s(now: int, sent_at: int) -> float:
+    """Return the age of a message in seconds, for evidence: 0 where its sender's clock is ahead."""
+    return seconds(max(0, now - sent_at))
+
+
 def duration_ms(milliseconds: float) -> str:
     """Format a duration for a sentence: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     s = int(max(0, milliseconds) // 1000)

@@ -18,7 +18,7 @@ from streaming.judge.context import Context
 from streaming.judge.findings import measures
 from streaming.judge.findings.measured import Near
 from streaming.judge.findings.signals import Finding
-from streaming.judge.findings.words import duration_ms, plural, refused, seconds
+from streaming.judge.findings.words import age_s, duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
@@ -280,7 +280,7 @@ def _stuck(c: Context, stuck: StuckGroup) -> dict[str, Any]:
             "head_message_id": head.message_id,
             "head_receive_count": head.receive_count,
             "head_state": head.state,
-            "head_age_s": seconds(c.now - head.sent_at_ms),
+            "head_age_s": age_s(c.now, head.sent_at_ms),
         }
         if not head.sent_known:
             evidence["head_age_exact"] = False

@@ -8,7 +8,7 @@ from typing import Any
 from streaming.core.reporting.report import RETENTION_RAN_OUT, Loss
 from streaming.judge.context import Context
 from streaming.judge.findings.signals import Finding
-from streaming.judge.findings.words import at_least, duration_ms, plural, seconds
+from streaming.judge.findings.words import age_s, at_least, duration_ms, plural
 from streaming.judge.rules.dead_letters import receives_of_dead_letter
 from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_from
 
@@ -44,7 +44,7 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     evidence: dict[str, Any] = {
         "kind": kind,
         **known,
-        "age_s": seconds(at - sent_at),
+        "age_s": age_s(at, sent_at),
         "lost_at": at,
         **noticed(at, rank),
     }

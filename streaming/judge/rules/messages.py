@@ -11,7 +11,7 @@ from streaming.core.state.queues import reports_no_dead_letter_queue
 from streaming.judge.context import Context
 from streaming.judge.findings import measures
 from streaming.judge.findings.signals import Finding
-from streaming.judge.findings.words import at_least, duration_ms, plural, refused, seconds
+from streaming.judge.findings.words import age_s, at_least, duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
@@ -29,7 +29,7 @@ def poison_message(c: Context) -> Iterator[Finding]:
         evidence: dict[str, Any] = {
             "receive_count": count,
             "threshold_receives": c.poison_receives,
-            "age_s": seconds(c.now - message.sent_at_ms),
+            "age_s": age_s(c.now, message.sent_at_ms),
             "state": message.state,
         }
         if limit is None:

@@ -44,7 +44,7 @@ def recent_purges(c: Context) -> list[Purge]:
 
 def _removed(c: Context, purges: list[Purge], *, exact: bool) -> dict[str, Any]:
     latest, removed = purges[-1], sum(p.messages for p in purges)
-    oldest_ms = max(p.at - p.oldest_sent_at for p in purges)
+    oldest_ms = max(0, *(p.at - p.oldest_sent_at for p in purges))
     evidence: dict[str, Any] = {
         "purged": removed,
         "purged_exact": exact,
