@@ -59,10 +59,7 @@ def locked(folder: Folder) -> Iterator[None]:
                 "Stop it, or give this one its own spark.checkpoint_dir",
             ) from error
         except OSError as error:
-            raise CheckpointUnwritable(
-                f"the checkpoint {folder.path} cannot be written ({error.strerror})",
-                "Fix its permissions or its disk, or set spark.checkpoint_dir to a folder that this user may write",
-            ) from error
+            raise _unwritable(str(folder.path), error) from error
         yield
 
 
@@ -82,17 +79,24 @@ def claim(folder: Folder, uri: str, *, shards: int, sources: Sequence[str], orde
     """Open the checkpoint in `folder` (at `uri`), and write its manifest when it is new or of an earlier release.
 
     `sources` names the kinds of source in the order they are read. `order` is recorded: see `check_order`. Raises
-    `CheckpointMismatch`.
+    `CheckpointMismatch`, and `CheckpointUnwritable` when the manifest cannot be written, as on a full disk.
     """
     found = find(folder, uri, shards=shards, sources=sources)
-    if found is None:
-        made = Checkpoint(uuid.uuid4().hex, shards, tuple(sources))
-        write_manifest(folder, made, order)
-        return made
+    checkpoint = Checkpoint(uuid.uuid4().hex, shards, tuple(sources)) if found is None else found.checkpoint
     # From the first batch on, an earlier release must refuse the checkpoint, which it could not read, instead of failing in it.
-    if dict(found.formats) != dict(FORMATS) or (found.written_by, found.order) != (own_version(), order):
-        write_manifest(folder, found.checkpoint, order)
-    return found.checkpoint
+    if found is None or dict(found.formats) != dict(FORMATS) or (found.written_by, found.order) != (own_version(), order):
+        try:
+            write_manifest(folder, checkpoint, order)
+        except OSError as error:
+            raise _unwritable(uri, error) from error
+    return checkpoint
+
+
+def _unwritable(where: str, error: OSError) -> CheckpointUnwritable:
+    return CheckpointUnwritable(
+        f"the checkpoint {where} cannot be written ({error.strerror})",
+        "Fix its permissions, free space on its disk, or set spark.checkpoint_dir to a folder that this user may write",
+    )
 
 
 def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Manifest | None:

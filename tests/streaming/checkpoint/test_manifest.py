@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,3 +139,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         locked(LocalFolder(tmp_path / "file" / "checkpoint")),
     ):
         pass
+
+
+def test_a_full_disk_is_named_when_the_checkpoint_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk has room for the empty lock file, so the manifest is the first file that does not fit."""
+
+    def write(_folder: LocalFolder, _name: str, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(LocalFolder, "write", write)
+    with pytest.raises(CheckpointUnwritable, match=r"here cannot be written \(No space left on device\)") as caught:
+        claim(LocalFolder(tmp_path), "here", shards=2, sources=["kafka"], order=())
+    assert "free space" in caught.value.fix
