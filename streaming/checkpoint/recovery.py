@@ -7,6 +7,7 @@ same states and the same memory of the judge, with the same results.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,9 @@ UNDONE: Final = "undone"
 _WRITTEN: Final = (MEMORIES, VERSIONS, SPOOLED, OFFSETS, TICKS)
 """The folders with files that the service writes, besides the outboxes and the states."""
 
+_UNFINISHED_PLAN: Final = re.compile(r"\.{1,2}\d+\.[0-9a-f-]{36}\.tmp(\.crc)?")
+"""The name under which Spark writes a plan before it renames it, and the name of its checksum."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -50,6 +54,7 @@ def recover(checkpoint: Path) -> int | None:
     What cannot be read of the batch after it is dropped: the batch is planned anew. Raises `CheckpointMismatch` when no batch is
     intact.
     """
+    _remove_unfinished_plans(checkpoint)
     _renew_unreadable_id(checkpoint)
     back_to = _go_back_if_damaged(checkpoint)
     _drop_unreadable_plans(checkpoint)
@@ -64,6 +69,18 @@ def remove_unfinished_files(checkpoint: Path) -> None:
     folders = [checkpoint, *(checkpoint / name for name in _WRITTEN), *checkpoint.glob("outbox/*/")]
     if removed := sum(map(remove_scratch_files, folders)):
         _log.info("unfinished_files_removed", files=removed, effect="none: their writers were ended before they were complete")
+
+
+def _remove_unfinished_plans(checkpoint: Path) -> None:
+    """Remove what Spark left of plans that it was writing when the disk was full, or when it was killed.
+
+    While there is no batch, Spark refuses a checkpoint with such a file.
+    """
+    left = [path for path in (checkpoint / OFFSETS).glob(".*.tmp*") if _UNFINISHED_PLAN.fullmatch(path.name)]
+    for path in left:
+        path.unlink(missing_ok=True)
+    if left:
+        _log.info("unfinished_files_removed", files=len(left), effect="none: the batches are planned anew")
 
 
 def _go_back_if_damaged(checkpoint: Path) -> int | None:

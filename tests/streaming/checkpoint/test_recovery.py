@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 import structlog
@@ -184,6 +184,17 @@ def test_spark_s_files_are_flushed_once(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "offsets" / "0").unlink()
     files.flush()
     assert flushed == [str(tmp_path / "commits" / "0"), str(tmp_path / "commits")]
+
+
+def test_a_new_checkpoint_starts_although_its_first_plan_was_not_finished(live: Live) -> None:
+    """Spark leaves such files on a full disk, and refused the checkpoint for good although the disk had space again."""
+    offsets = live.checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (f".0.{uuid4()}.tmp", f"..0.{uuid4()}.tmp.crc"):
+        (offsets / name).touch()
+    assert recover(live.checkpoint) is None
+    assert not list(offsets.iterdir())
+    run_some_batches(live)
 
 
 @pytest.mark.parametrize("content", [b"", b"v1\n", b'v1\n{"batchWatermarkMs":0,"batchTime'])
