@@ -40,8 +40,7 @@ class Problem:
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
             return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
-        unanswered = isinstance(error, (ConnectionError, HTTPClientError))
-        return cls(queue, call, type(error).__name__, str(error), url, unanswered)
+        return cls(queue, call, type(error).__name__, str(error), url, is_unanswered(error))
 
     @property
     def throttled(self) -> bool:
@@ -55,6 +54,11 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.call}: {self.code}: {self.message}{_fix(self, 'it')}"
+
+
+def is_unanswered(error: Exception) -> bool:
+    """Return whether the service could not be reached, or did not answer in time."""
+    return isinstance(error, (ConnectionError, HTTPClientError))
 
 
 def _fix(problem: Problem, where: str) -> str:

@@ -21,7 +21,7 @@ from sources.sqs.discovery import dead_letter_sources, listed_urls, urls_in
 from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.settings import MoveTask, Queues, QueueSettings, Redrive, RedriveAllow
 from sources.sqs.move_tasks import latest
-from sources.sqs.problems import Problem
+from sources.sqs.problems import Problem, is_unanswered
 from sources.sqs.values import queue_name, to_number, to_policy
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class RegionReader:
         except (ClientError, BotoCoreError) as error:
             # SQS alone is worth examining: the login need not have access to Lambda.
             self._not_examined(
-                "info", Place(self._client.meta.region_name, ""), f"Lambda functions could not be looked at: {error}"
+                "info",
+                Place(self._client.meta.region_name, ""),
+                f"Lambda functions could not be examined: {error}",
+                unanswered=is_unanswered(error),
             )
             return queues
         return [replace(queue, consumers=tuple(by_queue.get(queue.key, ()))) for queue in queues]
@@ -114,7 +117,7 @@ class RegionReader:
                 with self._lock:
                     self._missing.add(arn)
             else:
-                self._not_examined("warning", self._place(url), _words(problem))
+                self._not_examined("warning", self._place(url), _words(problem), unanswered=problem.unanswered)
             return None
         return queue_settings(url, attributes)
 
@@ -145,17 +148,19 @@ class RegionReader:
             problem = Problem.of(place.queue, call, error)
         # A queue that is gone was deleted since it was listed, which is no finding. One named by its URL was not listed.
         if not problem.gone or place in {self._place(url) for url in self._named}:
-            self._not_examined("warning", place, _words(problem))
+            self._not_examined("warning", place, _words(problem), unanswered=problem.unanswered)
         return None
 
-    def _not_examined(self, severity: Severity, place: Place, words: str) -> None:
+    def _not_examined(self, severity: Severity, place: Place, words: str, *, unanswered: bool) -> None:
         finding = Finding(
             rule="not_examined",
             severity=severity,
             queue=place.queue or None,
             scope=place.scope,
             summary=" ".join(words.split()),
-            fix=f"Check the login; {POLICY_PAGE} is all it has to allow.",
+            fix="Check the network, and try again."
+            if unanswered
+            else f"Check the login and its rights: it needs those that {POLICY_PAGE} lists.",
         )
         with self._lock:
             if finding not in self.findings:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sources.doctor.finding import Examination, Finding
 from sources.sqs.attributes import SYSTEM
@@ -21,6 +20,7 @@ from sources.sqs.doctor.lambdas import Consumers
 from sources.sqs.doctor.permissions import read_only
 from sources.sqs.doctor.rules import findings
 from sources.sqs.doctor.settings import Queues, QueueSettings
+from sources.sqs.problems import is_unanswered
 
 Processing = Mapping[str, float]
 """Shell-style pattern of queue names → the usual processing time of a message in seconds; the first match wins."""
@@ -86,7 +86,7 @@ def _with_processing(queues: Queues, processing_s: Processing | None) -> Queues:
 
 
 def _cannot_list(region: str, error: Exception) -> Finding:
-    if isinstance(error, (NoConnection, HTTPClientError)):
+    if is_unanswered(error):
         fix = f"Check the region's name, {region}, the network, and the endpoint's URL where one is configured."
     else:
         fix = f"Log in (`aws sso login`), name a profile with --profile, and allow what {POLICY_PAGE} lists."

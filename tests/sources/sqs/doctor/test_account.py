@@ -143,6 +143,22 @@ def test_queues_are_examined_without_access_to_lambda(monkeypatch: pytest.Monkey
     assert "iam-policy-doctor.json" in (finding.fix or "")
 
 
+@pytest.mark.usefixtures("_aws", "move_tasks")
+def test_lambda_that_does_not_answer_is_not_blamed_on_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subnet may have an endpoint for SQS and none for Lambda."""
+    from botocore.exceptions import EndpointConnectionError
+
+    from sources.sqs.doctor.lambdas import Consumers
+
+    def unreachable(_: Any) -> Any:
+        raise EndpointConnectionError(endpoint_url="https://lambda.example")
+
+    monkeypatch.setattr(Consumers, "read", unreachable)
+    queue("mail", queue("mail-dlq", MessageRetentionPeriod="1209600"))
+    [finding] = examine_account(SqsCollectorConfig()).findings
+    assert finding.fix == "Check the network, and try again."
+
+
 @pytest.mark.usefixtures("_login")
 def test_missing_credentials_are_a_finding_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding is critical: nothing was examined."""
