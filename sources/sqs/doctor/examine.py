@@ -54,7 +54,7 @@ def examine_account(
 
 def _has_lambda(config: SqsCollectorConfig) -> bool:
     """Whether Lambda can be checked: with a stand-in for SQS, the login's real Lambda functions are unrelated."""
-    own = config.endpoint_url
+    own = config.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_SQS")
     return own is None or "amazonaws.com" in own or any(os.environ.get(f"AWS_ENDPOINT_URL{s}") for s in ("", "_LAMBDA"))
 
 

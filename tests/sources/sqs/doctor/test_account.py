@@ -160,6 +160,25 @@ def test_lambda_that_does_not_answer_is_not_blamed_on_the_login(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("_login")
+@pytest.mark.parametrize(("endpoint", "asked"), [("http://127.0.0.1:1", []), ("https://127.0.0.1:1/amazonaws.com", ["lambda"])])
+def test_lambda_is_not_asked_beside_a_stand_in_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, asked: list[str]
+) -> None:
+    """The functions of the login's real account do not consume a stand-in's queues; those beside a VPC endpoint do."""
+    made: list[str] = []
+
+    def make(_: SqsCollectorConfig) -> list[None]:
+        made.append("lambda")
+        return [None]
+
+    monkeypatch.setattr("sources.sqs.doctor.examine.make_lambda_clients", make)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", endpoint)
+    examine_account(SqsCollectorConfig())
+    assert made == asked
+
+
+@pytest.mark.usefixtures("_login")
 def test_missing_credentials_are_a_finding_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding is critical: nothing was examined."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
