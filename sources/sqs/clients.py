@@ -51,4 +51,7 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
         where = "AWS_PROFILE" if config.profile is None else "collect.sqs.profile (`doctor sqs`: --profile)"
         raise CollectorRefused(f"{where}: {error}; `aws configure list-profiles` lists them") from error
     except (BotoCoreError, ValueError) as error:
-        raise CollectorRefused(f"collect.sqs: {error}") from error
+        fix = ""
+        if str(error).startswith("Invalid endpoint"):
+            fix = "; a URL begins with http:// or https://: correct collect.sqs.endpoint_url, or AWS_ENDPOINT_URL_SQS"
+        raise CollectorRefused(f"collect.sqs: {error}{fix}") from error

@@ -16,6 +16,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from sources.collect import CollectorRefused
 from sources.doctor import Examination
 from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
 from sources.sqs.doctor import examine_account
@@ -176,6 +177,14 @@ def test_lambda_is_not_asked_beside_a_stand_in_that_the_environment_names(
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", endpoint)
     examine_account(SqsCollectorConfig())
     assert made == asked
+
+
+@pytest.mark.usefixtures("_login")
+def test_an_endpoint_without_a_scheme_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The AWS SDK only says that it is invalid, and the variable may be set where no configuration is used."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "127.0.0.1:9324")
+    with pytest.raises(CollectorRefused, match=r"begins with http:// or https://.*AWS_ENDPOINT_URL_SQS"):
+        examine_account(SqsCollectorConfig())
 
 
 @pytest.mark.usefixtures("_login")
