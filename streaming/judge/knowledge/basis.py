@@ -233,6 +233,17 @@ def without_receives(reason: BasisReason, name: str) -> BasisReason:
     return BasisReason(reason.basis, f"{reason.why}; receives of {name} are not seen", next_step)
 
 
+def for_activemq(reason: BasisReason) -> BasisReason:
+    """Return the same basis for ActiveMQ: its applications stay as they are, and what is not seen its broker does not send."""
+    if "instrument" not in reason.next_step:
+        return reason
+    if reason.basis == "unknown":
+        return BasisReason(reason.basis, reason.why, "start the collector, or see its log")
+    condition = "if it has consumers, " if reason.basis == "producers" else ""
+    step = f"{condition}run queuewatch doctor activemq: it names the advisories that the broker does not send"
+    return BasisReason(reason.basis, reason.why, step)
+
+
 def _agreement(signs: Signs, name: str) -> BasisReason:
     if signs.counts_fresh:
         return BasisReason("messages", "sends and ends are seen, and the broker's counts agree", "")

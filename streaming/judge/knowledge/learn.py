@@ -21,6 +21,7 @@ from streaming.judge.knowledge.basis import (
     BasisReason,
     Signs,
     basis_of,
+    for_activemq,
     head_passed_over,
     many_went_unseen,
     passed_over,
@@ -71,6 +72,8 @@ def learn(c: Context) -> Knowledge:
     reason = basis_of(evidence, signs, c.name.queue, c.now)
     if receives_are_unseen(summary):
         reason = without_receives(reason, c.name.queue)
+    if c.name.system == "activemq":
+        reason = for_activemq(reason)
     if reason.basis != c.memory.basis:
         c.memory.basis, c.memory.basis_since = reason.basis, c.now
     waiting = _waiting(c, latest)
