@@ -261,7 +261,7 @@ def test_a_program_without_logging_shows_why_nothing_arrives(sqs_environment: di
     done = run(f"{_SEND}\nimport time; time.sleep(1)\nprint('done')", sqs_environment, QUEUEWATCH_TO=to)
     assert (done.returncode, done.stdout) == (0, "done\n")
     [line] = done.stderr.splitlines()
-    assert line.startswith(f"telemetry is not sent: {to} does not answer")
+    assert line.startswith(f"queuewatch: telemetry is not sent: {to} does not answer")
 
 
 def test_a_destination_may_be_given_as_an_option(sqs_environment: dict[str, str], tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _logged(to: str, tenths_s: int, environment: dict[str, str] | None = None) -
 def test_a_wrong_topic_causes_one_warning(kafka: Any) -> None:
     """In 25 seconds kafka-python alone would log a hundred lines."""
     [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 250)
-    assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
+    assert line.startswith("queuewatch.client queuewatch-sender queuewatch: telemetry is not sent")
     assert "no-such-topic" in line
 
 
@@ -47,7 +47,7 @@ def test_a_healthy_broker_causes_no_log_line(kafka: Any) -> None:
 def test_a_dead_destination_causes_one_warning(to: str, sqs_environment: dict[str, str]) -> None:
     """For SQS, botocore's message about where it found credentials is dropped too."""
     [line] = _logged(to.format(port=free_port()), 20, sqs_environment)
-    assert line.startswith("queuewatch.client queuewatch-sender telemetry is not sent")
+    assert line.startswith("queuewatch.client queuewatch-sender queuewatch: telemetry is not sent")
 
 
 def test_logs_of_the_applications_own_use_of_a_library_are_kept(caplog: pytest.LogCaptureFixture) -> None:

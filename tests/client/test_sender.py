@@ -385,7 +385,9 @@ def test_unsent_events_at_exit_are_logged_once(caplog: pytest.LogCaptureFixture)
     until(lambda: broken.attempts == 1, "it was tried")
     sender.offer(events(2))
     sender.close(0.1)
-    assert [record.getMessage() for record in caplog.records] == ["3 telemetry events were not sent within 0.1 s at exit"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "queuewatch: 3 telemetry events were not sent within 0.1 s at exit"
+    ]
     assert (sender.stats().dropped_at_exit, sender.stats().buffered) == (2, 1)
     broken.gate.set()
 

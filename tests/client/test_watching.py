@@ -224,7 +224,7 @@ def test_a_client_of_another_service_is_a_warning(kind: str, kept: Kept, caplog:
         watch(right, kept).unwatch()
     assert caplog.messages == []
     watch(getattr(session, kind)("s3"), kept).unwatch()
-    assert caplog.messages == ["watch was given a client of s3, not of SQS: none of its calls is reported"]
+    assert caplog.messages == ["queuewatch: watch was given a client of s3, not of SQS: none of its calls is reported"]
 
 
 def test_a_typo_in_the_environment_does_not_stop_the_application(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def test_the_python_wrapper_cuts_names_that_the_service_refuses(caplog: pytest.L
     """The service refuses each event with a name of more than 512 characters."""
     found = settings_from(NAMES)
     assert [found.consumer, found.scope] == CUT
-    assert [message.split()[0] for message in caplog.messages] == [*NAMES]
+    assert [message.split()[1] for message in caplog.messages] == [*NAMES]
 
 
 def test_the_node_wrapper_cuts_names_that_the_service_refuses(services: Services) -> None:
