@@ -35,6 +35,18 @@ def test_an_installation_without_the_extra_says_what_to_install(package: str) ->
 
 
 @pytest.mark.slow
+def test_the_log_says_that_telemetry_is_off() -> None:
+    """It named a destination called None."""
+    words = [sys.executable, "-m", "queuewatch.proxy", "--listen", "127.0.0.1:0", "--endpoint", "us-east-1=http://127.0.0.1:1"]
+    environment = proxy_service.environment({"QUEUEWATCH_TO": ""})
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        listening = next(line for line in running.stderr if "listening" in line)
+        running.kill()
+    assert listening.rstrip().endswith("forwards to http://127.0.0.1:1 (us-east-1), telemetry off")
+
+
+@pytest.mark.slow
 def test_check_says_whether_the_proxy_runs() -> None:
     """The exit code is 0 if a proxy answers and 1 if none does; nothing heavy is imported."""
     light = "sys.modules['aiohttp'] = sys.modules['botocore'] = None"

@@ -88,7 +88,8 @@ async def _serve(settings: Settings) -> None:
         gc.set_threshold(20_000, 20, 20)
         host, port = runner.addresses[0][:2]
         forwards = ", ".join(f"{upstream.origin} ({upstream.region})" for upstream in settings.upstreams.all)
-        _log.info("listening on %s:%d, forwards to %s, telemetry to %s", host, port, forwards, sender and sender.transport.name)
+        telemetry_to = f"telemetry to {sender.transport.name}" if sender is not None else "telemetry off"
+        _log.info("listening on %s:%d, forwards to %s, %s", host, port, forwards, telemetry_to)
         await stop.wait()
         handler.draining = True
         _log.info("stopping: %d calls in flight", handler.in_flight)
