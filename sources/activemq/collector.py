@@ -66,8 +66,6 @@ class ActiveMQCollector:
 
         Never raises because of the broker or the network.
         """
-        # Every failed attempt is logged below, once and with its remedy.
-        logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
         waits = self._waits()
         addresses = itertools.cycle(self._config.parsed_addresses())
         while not stop.is_set():

@@ -189,6 +189,8 @@ class Session:
 
 def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox) -> Session:
     """Connect to `address` and log in. Raises `BrokerUnavailable` with the reason and the remedy."""
+    # The caller reports every failure, once and with its remedy.
+    logging.getLogger("stomp.py").setLevel(logging.CRITICAL)
     target = (address.host, address.port)
     listener = _Listener(inbox)
     transport = _Transport(

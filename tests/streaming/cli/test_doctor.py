@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -106,14 +107,16 @@ def test_doctor_s_help_names_every_system() -> None:
         assert "--fail-on" in shown
 
 
-def test_doctor_activemq_reports_like_the_others(tmp_path: Path) -> None:
-    """An unreachable broker is a finding, in JSON too."""
+def test_doctor_activemq_reports_like_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An unreachable broker is a finding, in JSON too. A warning of the STOMP library would say it twice."""
+    logging.getLogger("stomp.py").setLevel(logging.NOTSET)
     config = tmp_path / "q.yaml"
     config.write_text("collect: {activemq: {addresses: ['stomp://127.0.0.1:1']}}\n")
     code, text, _ = doctor("activemq", "--config", config, "--json")
     assert code == 1
     [finding] = json.loads(text)["findings"]
     assert (finding["rule"], finding["severity"]) == ("connection", "critical")
+    assert caplog.messages == []
 
 
 def test_doctor_cloudflare_reports_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
