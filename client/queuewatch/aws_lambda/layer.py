@@ -57,7 +57,10 @@ def main() -> None:
     parser.add_argument("runtime", choices=sorted(_CONTENTS))
     parser.add_argument("--out", type=Path, required=True, help="the zip archive to write")
     given = parser.parse_args()
-    out = build(given.runtime, given.out)
+    try:
+        out = build(given.runtime, given.out)
+    except OSError as error:
+        parser.exit(1, f"{parser.prog}: {given.out} cannot be written: {error.strerror}; give a writable file with --out\n")
     print(f"{out}: {out.stat().st_size / 1024:.0f} KiB")
 
 

@@ -44,6 +44,17 @@ def test_the_layers_are_built_by_the_commands_shown(command: str, tmp_path: Path
         assert "`/opt/nodejs/node_modules/queuewatch-lambda/handler.handler`" in _PAGE
 
 
+def test_a_layer_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> None:
+    """No traceback."""
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "layer.zip"
+    command = [sys.executable, "-m", "queuewatch.aws_lambda.layer", "python", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert f"{out} cannot be written:" in line
+
+
 @pytest.mark.parametrize("command", _AWS)
 def test_the_aws_commands_use_existing_api_options(command: str) -> None:
     """The CLI is generated from the same model as boto3: service, operation and options must be in it."""
