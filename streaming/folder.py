@@ -101,10 +101,12 @@ def make_folder(path: Path) -> None:
     except FileNotFoundError:
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
-    except OSError:
-        if not path.is_dir():
-            raise
-        return
+    except OSError as error:
+        if path.is_dir():
+            return
+        if isinstance(error, FileExistsError):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
+        raise
     sync_folder(path.parent)
 
 

@@ -39,6 +39,14 @@ def test_spool_files_appear_complete_by_size_and_by_age(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+def test_a_file_in_place_of_the_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    """That it exists is no hint at what is wrong."""
+    (tmp_path / "spool").touch()
+    spool = SpoolTransport(str(tmp_path / "spool"))
+    with pytest.raises(SendError, match="spool: Not a directory"):
+        spool.send(b"x\n")
+
+
 def test_a_full_spool_accepts_nothing_until_it_is_read(tmp_path: Path) -> None:
     """A spool without a reader must not fill the application's disk."""
     spool = SpoolTransport(str(tmp_path), max_file_bytes=10, max_folder_bytes=25)

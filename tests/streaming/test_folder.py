@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.folder import Folder, LocalFolder
+from streaming.folder import Folder, LocalFolder, make_folder
 from streaming.spark.hadoop_folder import HadoopFolder, open_folder
 
 
@@ -44,6 +44,13 @@ def test_a_deleted_file_is_gone(folder: Folder) -> None:
     folder.write("b", b"2")
     folder.delete("a")
     assert folder.names() == ["b"]
+
+
+def test_a_file_in_place_of_a_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    """That it exists is no hint at what is wrong."""
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="Not a directory"):
+        make_folder(tmp_path / "file")
 
 
 def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

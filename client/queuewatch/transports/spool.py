@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -146,7 +147,10 @@ class SpoolTransport(Transport):
         return file
 
     def _create(self, content: bytes) -> tuple[Path, FileIO]:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self._folder)) from error
         stem = f"{_stamp()}-{self._host}-{os.getpid()}-{next(_sequence):06d}"
         path = self._folder / f".{stem}{_OPEN_SUFFIX}"
         file = path.open("x+b", buffering=0)
