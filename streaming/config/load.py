@@ -26,6 +26,13 @@ _WANTED = {
     "model_type": "must be a section: its keys are indented below it",
     "dict_type": "must be a section: its keys are indented below it",
     "string_type": "must be text: put it in quotes",
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
 }
 """What a value must be, by pydantic's type of error; its own messages name types of Python."""
 

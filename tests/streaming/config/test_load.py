@@ -170,6 +170,10 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("spark: {master: foo}\n", "spark.master", "'foo' is not a Spark master"),
         ("spark: {master: 'local[0]'}\n", "spark.master", "is not a Spark master"),
         ("spark: {master: 'spark://'}\n", "spark.master", "is not a Spark master"),
+        ("spark: {shards: two}\n", "spark.shards", "must be an integer, not 'two'"),
+        ("spark: {shards: 2.5}\n", "spark.shards", "must be an integer, not '2.5'"),
+        ("spark: {trigger_interval_s: 1s}\n", "spark.trigger_interval_s", "must be a number, not '1s'"),
+        ("http: {metrics_zero_states: maybe}\n", "http.metrics_zero_states", "must be true or false, not 'maybe'"),
         ("spark: {master: 7077}\n", "spark.master", "must be text: put it in quotes, not '7077'"),
         ("alertmanager: {destinations: [{url: 'a:9093'}]}\n", "alertmanager.destinations[0].url", "begin it with http://"),
         (
