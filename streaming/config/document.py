@@ -47,7 +47,7 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError("", f"{path} does not exist", "Give the configuration file with --config") from error
+        raise ConfigError("", f"{path} does not exist", "Check the path of the configuration file") from error
     except OSError as error:
         raise ConfigError("", f"{path} cannot be read: {error.strerror}", "It must be a readable UTF-8 text file") from error
     except UnicodeDecodeError as error:

@@ -27,7 +27,7 @@ def prepare_spool(source: SpoolSource) -> None:
         make_folder(local)
     except OSError as error:
         raise SourceUnavailable(
-            f"the spool folder {local} cannot be made ({error.strerror})",
+            f"the spool folder {local} cannot be created ({error.strerror})",
             "Fix its permissions, or set another source.spool.folder",
         ) from error
 

@@ -188,7 +188,7 @@ def test_a_missing_configuration_file_is_named(in_process: Run) -> None:
     """The exit code is 2."""
     done = in_process("check-config", "gone.yaml")
     assert done.returncode == 2
-    assert done.stderr == "queuewatch: gone.yaml does not exist. Give the configuration file with --config\n"
+    assert done.stderr == "queuewatch: gone.yaml does not exist. Check the path of the configuration file\n"
 
 
 @pytest.mark.slow
