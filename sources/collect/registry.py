@@ -21,6 +21,9 @@ ENTRY_POINTS: Final = "queuewatch.collectors"
 """The group of entry points by which other packages add kinds: the kind's name, which is also that of its section, and the
 collector's class, whose `config_model` is the model of that section."""
 
+ELSEWHERE: Final = "a collector of another package is known where that package is installed"
+"""The hint for a name that is like none of the kinds."""
+
 
 class Kind(NamedTuple):
     """The parts of a kind of collector, each imported on first use."""
@@ -107,7 +110,7 @@ def kind_of(name: str) -> Kind:
     """Return the kind of that name. Raises `ValueError` naming the nearest one."""
     if name not in KINDS:
         near = difflib.get_close_matches(name, KINDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(KINDS)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(KINDS)}; {ELSEWHERE}"
         raise ValueError(f"there is no collector {name!r} ({hint})")
     return KINDS[name]
 

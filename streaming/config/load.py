@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sources.collect.registry import ELSEWHERE
 from streaming.config.document import ENV_PREFIX, Document, KeyPath, dotted_name, override, read_document
 from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import EXTERNAL_SECTIONS
-from streaming.config.model import Config
+from streaming.config.model import CollectSection, Config
 from streaming.config.names import is_secret_key, model_at, nearest, secret_keys
 from streaming.config.other_variables import misspelt
 from streaming.config.shorthand import spelled_out
@@ -128,6 +129,8 @@ def _translate_one(
         else:
             section = model_at(model, inner[:-1])
             fix = f"Known keys here: {', '.join(sorted(section.model_fields))}" if section else REFERENCE
+            if section is CollectSection:
+                fix += f". {ELSEWHERE[:1].upper()}{ELSEWHERE[1:]}"
         return key, ConfigError(name, "unknown key", fix, where)
     if kind == "missing":
         return key, ConfigError(name, "is required", f"Add it. {REFERENCE}", where)

@@ -361,6 +361,8 @@ def test_an_unknown_collector_kind_gets_a_suggestion(queuewatch: Run, tmp_path: 
     done = queuewatch("collect", "sqss", "--config", "q.yaml")
     assert done.returncode == 2
     assert "there is no collector 'sqss' (did you mean 'sqs'?). See `queuewatch collect --help`" in done.stderr
+    done = queuewatch("collect", "rabbit", "--config", "q.yaml")
+    assert "a collector of another package is known where that package is installed" in done.stderr
 
 
 @pytest.mark.slow

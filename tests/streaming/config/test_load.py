@@ -162,6 +162,11 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("signal_log: {path: /a/q.1}\nquarantine: {path: /a/q}\n", "", "share files"),
         ("source: {spool: {folder: /a}}\nspark: {checkpoint_dir: 'file:/a'}\n", "", "spark.checkpoint_dir would be read"),
         ("queues: {pattern: a}\n", "queues", "must be a list"),
+        (
+            "collect: {rabbit: {url: a}}\n",
+            "collect.rabbit",
+            "A collector of another package is known where that package is installed",
+        ),
         ("http: 9500\n", "http", "must be a section"),
         ("collect: {sqs: {discovery: [a]}}\n", "collect.sqs.discovery", "must be a section"),
         ("spark: {driver_memory: two}\n", "spark.driver_memory", "'two' is not a size that Java accepts"),
