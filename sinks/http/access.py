@@ -50,7 +50,7 @@ class Credentials:
         raise ApiError(
             401,
             "unauthorized",
-            "these are not the credentials" if given else "credentials are needed",
+            "the credentials are wrong" if given else "credentials are needed",
             self.fix,
             headers={"WWW-Authenticate": ", ".join(self._challenges(scheme, given))},
         )
