@@ -176,11 +176,12 @@ def _went_unseen(c: Context) -> int:
 def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
     """Return the basis of the queue called `name` by the first rule that applies."""
     seen = signs.sides
+    consumers = "instrument what empties it, if anything does" if signs.dead_letters else f"instrument the consumers of {name}"
     # 1. "Where no messages are reported, the broker's counts are all there is."
     if not signs.messages_seen:
         if signs.counts_fresh:
-            return BasisReason("counts", "only the broker's counts are reported", f"instrument the consumers of {name}")
-        return BasisReason("unknown", "nothing is reported any more", f"start a collector, or instrument the consumers of {name}")
+            return BasisReason("counts", "only the broker's counts are reported", consumers)
+        return BasisReason("unknown", "nothing is reported any more", f"start a collector, or {consumers}")
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
     # 2. "Where nothing contradicts that everything is reported, it is."
     # Before the first delivery, sends and counts agree by chance as long as there are few.
@@ -221,9 +222,7 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
         return BasisReason("partial", signs.unseen_moves, "")
     if seen.deliveries or seen.sends:
         return BasisReason("partial", _missing(e, seen, name, signs.coverage_ratio), _next_step(e, seen, name))
-    return BasisReason(
-        "counts" if signs.counts_fresh else "unknown", "no message was reported lately", f"instrument the consumers of {name}"
-    )
+    return BasisReason("counts" if signs.counts_fresh else "unknown", "no message was reported lately", consumers)
 
 
 def without_receives(reason: BasisReason, name: str) -> BasisReason:

@@ -30,3 +30,12 @@ def test_applications_on_activemq_need_no_instrumentation(
     found = judged(in_steps([event | {"system": system} for event in events], 10, 60))
     queue = found.snapshots[-1].queues[0]
     assert (queue.basis, queue.next_step) == (basis, step)
+
+
+def test_nothing_need_consume_a_dead_letter_queue() -> None:
+    """To instrument its consumers would be advice that most dead-letter queues cannot follow."""
+    named = ev("queue_state", 1, attributes={"visible": 0, "dead_letter_queue": "d"})
+    found = judged(in_steps([named, *({**event, "queue": "d"} for event in COUNTS)], 10, 60))
+    queues = {queue.queue: queue for queue in found.snapshots[-1].queues}
+    assert (queues["d"].basis, queues["d"].next_step) == ("counts", "instrument what empties it, if anything does")
+    assert queues["q"].next_step == "instrument the consumers of q"
