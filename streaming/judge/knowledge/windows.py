@@ -24,6 +24,9 @@ CAME_BACK_RATIO = 0.5
 FEWEST_FAILED = 20
 """With fewer failed deliveries, it is not concluded that deletions are not reported."""
 FEWEST_LEFT = 5
+FEWEST_GONE = 10
+RARELY_RATIO = 0.05
+"""Of ten failed deliveries or more, another one follows more often than this, even if few of the consumers report."""
 REPORTING_RATIO = 0.9
 """Where this share of all deliveries before ended with a reported deletion, new consumers are taken to report theirs."""
 FEWEST_FINISHED = 100
@@ -63,17 +66,20 @@ def failures_are_proved(c: Context, window_ms: int) -> bool:
     1. "Consumers that report deletions would have reported these." 2. "If the messages came back, the deliveries failed." 3. "If
     the broker counts fewer messages than did not come back, they left the queue: their deletions are not reported." 4. "When
     the counts end, what the last one showed of the windows that had ended before it still holds." 5. "What any earlier count
-    showed holds as well, until messages come back or a deletion is reported."
+    showed holds as well, until messages come back or a deletion is reported." 6. "If hardly any came back and the counts show
+    that they left, 1 does not hold: the consumers do not report deletions any more."
     """
     since = c.now - window_ms
     failed = c.samples_of(window_ms).change("failed", since)
-    return _consumers_report_ends(c, failed, since) or not _messages_left(c, failed, since)
+    report = _consumers_report_ends(c, failed, since) and not _hardly_any_came_back(c, failed, since)
+    return report or not _messages_left(c, failed, since)
 
 
 def failures_are_proved_of(c: Context, consumer: str, failed: int, window_ms: int) -> bool:
     """Whether the failed deliveries of one consumer count, by the same rules."""
-    results = c.summary.consumer_results.get(consumer)
-    return (results is not None and results.finished > 0) or not _messages_left(c, failed, c.now - window_ms)
+    since, results = c.now - window_ms, c.summary.consumer_results.get(consumer)
+    reports = results is not None and results.finished > 0 and not _hardly_any_came_back(c, failed, since)
+    return reports or not _messages_left(c, failed, since)
 
 
 def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
@@ -88,6 +94,13 @@ def _consumers_report_ends(c: Context, failed: int, since: int) -> bool:
     # Compared with the deliveries: in the first minute of a queue, no window has run out yet.
     deleted, received = (c.past.value(name, at) if at >= 0 else 0 for name in ("deleted", "received"))
     return deleted >= FEWEST_FAILED and deleted >= REPORTING_RATIO * received
+
+
+def _hardly_any_came_back(c: Context, failed: int, since: int) -> bool:
+    """Whether hardly any of these failed deliveries was followed by another one, although the first failure moves no message."""
+    if failed < FEWEST_GONE or c.max_receive_count == 1:
+        return False
+    return came_back(c.samples_of(c.now - since), since) <= RARELY_RATIO * failed
 
 
 def _messages_left(c: Context, failed: int, since: int) -> bool:

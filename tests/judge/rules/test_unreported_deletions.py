@@ -156,6 +156,25 @@ def test_a_burst_of_sends_is_no_failure_where_deletions_were_never_reported(fail
     assert {c.status for c in found.changes if c.finding.key.signal == "QueueFailing"} == ({"firing"} if fails else set())
 
 
+@pytest.mark.parametrize("renamed", [False, True], ids=["the same names", "new names"])
+@pytest.mark.parametrize("consumers", [1, 2], ids=["all", "one of two"])
+@pytest.mark.parametrize("back_of_ten", [0, 1], ids=["the messages are gone", "one in ten comes back"])
+def test_a_version_that_stops_reporting_deletions_does_not_fail(back_of_ten: int, consumers: int, renamed: bool) -> None:
+    """Nothing comes back, and the counts show that the messages left. Were it broken, some would, whoever finishes the others."""
+    events, began_at = delivered(300, consumers=consumers, silent=0, sends=True), event("x", 300_000)["at"]
+    for e in delivered(700, consumers=consumers, silent=1, sends=True):
+        if e["at"] >= began_at:
+            events.append({**e, "consumer": "new"} if renamed and e.get("consumer") == "c0" else e)
+    ended = {e["message_id"] for e in events if e["type"] == "deleted"}
+    open_ = [e for e in events if e["type"] == "received" and e["message_id"] not in ended]
+    for n, e in enumerate(open_):
+        if n % 10 < back_of_ten:
+            events.append({**e, "at": e["at"] + WINDOW_MS + 500, "receive_count": 2})
+    found = failing([*events, *counted(700, 2)], 700)
+    fired = {c.finding.key.signal for c in found.changes if c.finding.severity == "critical"}
+    assert fired == ({"QueueFailing"} if back_of_ten else set())
+
+
 @pytest.mark.parametrize("groups", [0, 12], ids=["standard", "fifo"])
 @pytest.mark.parametrize("cause", ["a burst", "an outage"])
 def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_never_reported(groups: int, cause: str) -> None:
