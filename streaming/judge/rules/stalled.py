@@ -148,10 +148,11 @@ def scheduled_ms(c: Context) -> int:
 
     That is the longest of the last pauses plus a quarter of it and a minute. Consumers work on a schedule when, since the first
     pause that ended within the day, they paused for at least half of the time. A single pause may be an outage: see
-    `may_be_schedule`. Where a stall is judged by the broker's counts, their pauses count as well.
+    `may_be_schedule`. The pauses in the broker's counts count as well: samples of hours ago are too far apart to show those
+    of a few minutes.
     """
     longest_ms = _longest_pause_ms(c)
-    if c.basis != "messages":
+    if c.memory.pauses:
         known_since, day_began_at, worked_until = int(c.past.at[0]), c.now - SCHEDULE_MS, c.memory.evidence.life_at
         counted_ms = longest_of_schedule(c.memory.pauses, known_since, day_began_at, LATEST_PAUSES, worked_until)
         longest_ms = max(longest_ms, counted_ms)

@@ -187,6 +187,15 @@ def test_a_schedule_is_learned_from_the_brokers_counts() -> None:
     assert stopped_at + 1.25 * 720 <= times[1] <= stopped_at + 1.25 * 720 + 150
 
 
+def test_a_schedule_of_a_few_minutes_is_still_known_after_hours() -> None:
+    """A minute of work in every ten, with everything reported: samples of two hours ago are six minutes apart."""
+    works = [(begin, begin + 60) for begin in range(600, 14_400, 600)]
+    events = [*traffic(14_400, works), *only_counted(14_400, works)]
+    said = judged(in_steps(sorted(events, key=lambda e: e["at"]), STEP_S, 14_400))
+    assert said.snapshots[-1].queues[0].basis == "messages"
+    assert len(stalls_at(said)) == 1
+
+
 def test_counts_of_steady_consumers_that_died_once_are_no_schedule() -> None:
     """They had worked for longer than they were away: the next death is reported as soon as ever."""
     times = stalls_at(judged(in_steps(only_counted(6_000, [(0, 2_400), (3_000, 4_800)]), STEP_S, 6_000)))
