@@ -86,8 +86,7 @@ def _messages_status(c: Context) -> QueueStatus:
         c.flow_status = FLOW_STATUSES[int(_flow_codes(window.at, read, window.column)[0])] if len(window) else "ok"
     if c.flow_status in ("ok", "lagging") and (since := stalled_since(c)) is not None and is_long_stalled(c, since):
         # Messages that expired or were reconciled away count as settled in the flow: they are no work.
-        received = c.summary.last_received_at >= max(since, c.now - WINDOW_MS)
-        return "stalled" if received else "stopped"
+        return _stopped_or_stalled(c, since)
     return "ok" if c.flow_status in ("stopped", "stalled") and is_usual_work(c) else c.flow_status
 
 
@@ -127,7 +126,7 @@ def _counts_status(c: Context) -> QueueStatus:
         return "unknown" if found == "ok" and _is_quiet(c) else found
     since = stalled_since(c)
     if since is not None and is_long_stalled(c, since):
-        return "stopped" if c.summary.last_received_at < since else "stalled"
+        return _stopped_or_stalled(c, since)
     if not counts:
         works = max(c.summary.last_received_at, c.summary.last_settled_at) >= c.now - WINDOW_MS
         return "ok" if works or (_awaits_count(c) and not _may_stand(c)) else "unknown"
@@ -139,6 +138,11 @@ def _counts_status(c: Context) -> QueueStatus:
     if c.memory.evidence.frozen_since and c.now - active >= IDLE_MS:
         return "stopped"
     return "lagging" if _grows(counts) else "ok"
+
+
+def _stopped_or_stalled(c: Context, since: int) -> QueueStatus:
+    """Return whether consumers still receive from a queue that finishes nothing: a receive of long ago does not show it."""
+    return "stalled" if c.summary.last_received_at >= max(since, c.now - WINDOW_MS) else "stopped"
 
 
 def _awaits_count(c: Context) -> bool:

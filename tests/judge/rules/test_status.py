@@ -82,6 +82,17 @@ def test_a_counted_backlog_is_stopped_once_the_sends_show_no_consumer_for_long_e
     assert stopped == list(range(510 + 240, 1_201, 10))
 
 
+def test_a_counted_queue_has_stopped_once_its_last_failed_receive_is_long_ago() -> None:
+    """A message failed after the last one was finished. QueueStalled said that nobody receives, and the status that they do."""
+    failed = [event("received", at_s * 1_000, message_id="p", receive_count=i + 1) for i, at_s in enumerate((60, 90, 120, 150))]
+    counted = COUNTS | {"visible": 1, "visibility_timeout_s": 10}
+    polls = [event("queue_state", at_s * 1_000, attributes=counted) for at_s in range(10, 1_200, 30)]
+    run = judged(in_steps(sorted([*worked(20, 11_000, 1_000), *failed, *polls], key=lambda e: int(e["at"])), 10, 1_200))
+    assert run.snapshots[-1].queues[0].basis == "consumers"
+    assert run.firing("QueueStalled")[-1].evidence["reason"] == "no_receives"
+    assert run.snapshots[-1].queues[0].status == "stopped"
+
+
 def read_late(events: Events, delays_ms: Sequence[int]) -> list[str]:
     """The status at each evaluation of `steps_read_late`."""
     return [s.queues[0].status for s in judged(steps_read_late(events, delays_ms), Settings()).snapshots if s.queues]
