@@ -69,7 +69,7 @@ def messages() -> Events:
     events += [ev("received", 1, message_id="held", receive_count=1, consumer="w")]
     events += [ev("extended", at, message_id="held", invisible_until=T0 + (at + 30) * 1000) for at in range(25, 1_000, 25)]
     events += [ev("sent", 0, message_id="lost"), ev("received", 5, message_id="lost", receive_count=3)]
-    events += [ev("dropped", 10, message_id="lost", reason="retries")]
+    events += [ev("dropped", 10, message_id="lost", reason="retries"), ev("dropped", 10, message_id="unsent", reason="retries")]
     events += [ev("sent", 20, "purged", message_id=f"p{n}") for n in range(3)] + [ev("purged", 30, "purged")]
     events += [ev("queue_state", 0, "loud", attributes={"visibility_timeout_s": 900})]
     for n in range(40):
@@ -202,7 +202,7 @@ def _telemetry() -> Events:
 def _expiring() -> Events:
     """Two dead letters stay until their retention ends; after half of the last day the broker counts one.
 
-    The retention of another dead-letter queue is not reported.
+    Of another dead-letter queue the retention is not reported, and of a third one the send time of its message.
     """
     events = [ev("queue_state", 0, attributes={"kind": "standard", "dead_letter_queue": "q-dlq", "max_receive_count": 4})]
     events += [ev("queue_state", 0, "q-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S})]
@@ -211,6 +211,8 @@ def _expiring() -> Events:
     events.append(ev("queue_state", 3.5 * DAY_S, "q-dlq", attributes={"visible": 1, "in_flight": 0, "delayed": 0}))
     seen = {"message_id": "o", "receive_count": 4, "from_queue": "other", "sent_at": ev("sent", -3 * DAY_S - 60)["at"]}
     events.append(ev("received", 0, "other-dlq", **seen))
+    events.append(ev("queue_state", 0, "third-dlq", attributes={"kind": "standard", "retention_s": 4 * DAY_S}))
+    events.append(ev("dead_lettered", 600, "third", message_id="p", to_queue="third-dlq"))
     return [*events, *(ev("heartbeat", 3_600 * n, consumer="sqs-1", queue="") for n in range(96))]
 
 
