@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from sources.wire.arrow import STREAM_MARK
-from sources.wire.event_json import GZIP
+from sources.wire.event_json import BYTE_ORDER_MARK, GZIP
 from streaming.replay.errors import ReplayError
 
 STANDARD_INPUT: Final = "-"
@@ -24,6 +25,8 @@ _PACKED: Final = {
     b"PK\x03\x04": ("a zip archive", "unzip -p"),
 }
 _ARROW_FILE: Final = b"ARROW1"
+_ARRAY_LINE: Final = re.compile(rb"^\[.*\][ \t\r]*$", re.MULTILINE)
+_ARRAY_OVER_LINES: Final = re.compile(rb"\s*\[.*[^\]\s]\s*\n")
 
 
 def _standard_input() -> bytes:
@@ -48,6 +51,18 @@ def read_content(path: Path, stdin: Callable[[], bytes] = _standard_input) -> by
         if content.startswith(magic):
             raise ReplayError(f"{name_of(path)} is compressed ({kind}): {command} {path} | queuewatch replay -")
     return content
+
+
+def records_by_line(content: bytes) -> dict[int, bytes] | None:
+    """Return each line as a record, by its number, if some lines are JSON arrays: the values of records that held an array each.
+
+    Return None for any other content, which is one record.
+    """
+    text = content.removeprefix(BYTE_ORDER_MARK)
+    if text.startswith(STREAM_MARK) or _ARRAY_OVER_LINES.match(text) or not _ARRAY_LINE.search(text):
+        return None
+    lines = {number: line for number, line in enumerate(text.split(b"\n"), start=1) if line.strip()}
+    return lines if len(lines) > 1 else None
 
 
 def name_of(path: Path) -> str:

@@ -24,7 +24,7 @@ from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
 from streaming.core.settings import QueueName
 from streaming.core.state.queues import NEVER
-from streaming.replay.content import name_of, read_content, refuse_binary
+from streaming.replay.content import name_of, read_content, records_by_line, refuse_binary
 from streaming.replay.errors import ReplayError
 
 Ints = npt.NDArray[np.int64]
@@ -37,6 +37,8 @@ class DecodedRecords(Protocol):
     def events(self) -> pa.Table: ...
     @property
     def invalid(self) -> Sequence[Any]: ...
+    @property
+    def record_index(self) -> npt.NDArray[np.int32]: ...
     @property
     def line(self) -> npt.NDArray[np.int32]: ...
 
@@ -108,9 +110,17 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
 
 def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table, Ints, list[Unreadable]]:
     content = read_content(path)
-    # An empty file is a recording without events, not an unreadable event.
-    decoded = decode([content] if content.strip() else [])
-    order = np.argsort(decoded.line, kind="stable")
+    by_line = records_by_line(content)
+    if by_line is None:
+        # An empty file is a recording without events, not an unreadable event.
+        decoded = decode([content] if content.strip() else [])
+        invalid, line = _by_line(decoded.invalid, content, decode), decoded.line
+    else:
+        numbers = np.array(list(by_line), dtype=np.int32)
+        decoded = decode(list(by_line.values()))
+        invalid = [replace(one, line=int(numbers[one.record])) for one in decoded.invalid]
+        line = numbers[decoded.record_index]
+    order = np.lexsort((decoded.line, line))
     events = decoded.events.take(pa.array(order))
     if decoded.invalid and not len(events):
         refuse_binary(path, content)
@@ -120,9 +130,9 @@ def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table,
     limit = np.where(at > came_at, came_at, NEVER)
     if (limit < NEVER).any():
         events = clamp_future_times(events, limit, 0)
-    lines = decoded.line[order]
+    lines = line[order]
     bad = []
-    for one in sorted(_by_line(decoded.invalid, content, decode), key=lambda i: i.line or 0):
+    for one in sorted(invalid, key=lambda i: i.line or 0):
         before = int(np.searchsorted(lines, one.line, side="left")) if one.line is not None else 0
         when = int(came_at[max(before - 1, 0)]) if len(came_at) else 0
         bad.append(Unreadable(file=name_of(path), line=one.line, reason=one.reason, detail=one.detail, raw=one.raw, came_at=when))

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ Event = dict[str, Any]
 TWO = [ev("sent", 0, message_id="m"), ev("sent", 90, message_id="n")]
 
 
-def ndjson(events: list[Event]) -> bytes:
+def ndjson(events: Sequence[Event | list[Event]]) -> bytes:
     return "".join(json.dumps(e) + "\n" for e in events).encode()
 
 
@@ -43,6 +43,11 @@ FORMS: dict[str, Callable[[list[Event]], bytes]] = {
     "no newline at the end": lambda events: ndjson(events).rstrip(),
     "an array": lambda events: json.dumps(events).encode(),
     "an array written over lines": lambda events: json.dumps(events, indent=2).encode(),
+    "an array on each line": lambda events: ndjson([[event] for event in events]),
+    "an array on one line, an event on the next": lambda events: ndjson([[], [events[0]], events[1]]),
+    "arrays on lines with CRLF and a byte order mark": lambda events: (
+        b"\xef\xbb\xbf" + ndjson([events[:1], events[1:]]).replace(b"\n", b"\r\n")
+    ),
     "an Arrow stream": arrow,
     "gzip": lambda events: gzip.compress(ndjson(events)),
     "gzip in two parts": lambda events: gzip.compress(ndjson(events[:1])) + gzip.compress(ndjson(events[1:])),
@@ -121,6 +126,15 @@ def test_bad_lines_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
     path.write_bytes(ndjson(TWO[:1]) + "\n".join(bad).encode())
     named = [error.split(":")[1] for error in replayed_file([path]).errors.splitlines()]
     assert named == ["2", "3", "4", "5", "6"]
+
+
+def test_a_bad_event_in_an_array_is_named_by_its_line(tmp_path: Path) -> None:
+    """Each line is the value of a record; the other events of its array are read."""
+    path = tmp_path / "events"
+    path.write_bytes(ndjson([TWO[:1], [{}, TWO[1]]]) + b"[{}\n")
+    lines = replayed_file([path])
+    assert [error.split(": ")[0] for error in lines.errors.splitlines()] == [f"{path}:2", f"{path}:3"]
+    assert lines.metric("events_total", result="accepted")[90] == 2
 
 
 def test_a_file_with_one_queue_after_the_other_is_named(tmp_path: Path) -> None:
