@@ -190,6 +190,8 @@ def least_ages(
         if e.standstill_at > e.sends.agreed_since and e.sends.holds(now):
             found["all"].append(max(e.standstill_at, kept_from))
             found["visible"].append(max(e.standstill_at, kept_from))
+    # A message that is visible, or no poison suspect, is one of all: their bound may be known where that of all is not.
+    found["all"] += found["visible"] + found["healthy"]
     return {scope: Age(min(times), False) for scope, times in found.items() if times and min(times) < NEVER}
 
 

@@ -90,6 +90,14 @@ def test_counts_in_flight_that_match_are_counted(pairs: list[tuple[int, int]], m
     assert evidence.exact_in_flight == matches
 
 
+def test_what_is_visible_is_at_least_a_part_of_all() -> None:
+    """The oldest of two visible messages was sent since the sends are complete; the three in flight may be older than that."""
+    summary = counted(2, 3)
+    evidence = Evidence(seen_at=NOW, sends=Claim(NOW - 35_000, 20), exact_sends=3)
+    ages = least_ages(evidence, summary, samples(sent=[0, 1, 2, 3, 4, 5]), summary.depths[-1], NOW, ends_reported=False)
+    assert {scope: age.since_ms for scope, age in ages.items()} == dict.fromkeys(("all", "visible"), NOW - 10_000)
+
+
 @pytest.mark.parametrize(
     ("retention_ms", "since_ms"),
     [
