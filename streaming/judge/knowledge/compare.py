@@ -76,7 +76,7 @@ def compare_count(e: Evidence, depths: list[Depth], depth: Depth, past: Window) 
     _compare_signs(e, counted, [tracked, tracked_late, *reported])
     close &= not e.some_are_missing()
     e.tracked.observe(depth.at, close and _within(counted, low, high) and _add_up_to_the_same(*unsettled, again))
-    e.rows.observe(depth.at, _floor(low) <= counted)
+    e.rows.observe(depth.at, _floor(low) <= counted and not _add_up_to_more(*unsettled, e.rows.contradicted_at > 0))
     held = e.in_flight_sum, e.tracked_in_flight_sum, e.tracked_in_flight_sum_soon, e.tracked_in_flight_sum_late
     e.ends.observe(
         depth.at, _ends_agree(before, depth, past, lately, in_flight) and _add_up_to_the_same(*held, e.ends.contradicted_at > 0)
@@ -255,8 +255,19 @@ def _add_up_to_the_same(counted: float, tracked: float, tracked_soon: float, tra
     The broker's sum is compared with what was tracked at that time or a little later (for late reports) or a minute before (for
     late counts). `again`: it was contradicted before, so agreement by chance is ruled out more strictly.
     """
-    slack = (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
-    return is_near_tracked(slack, counted, tracked, tracked_soon, tracked_late)
+    return is_near_tracked(_slack(counted, tracked, again), counted, tracked, tracked_soon, tracked_late)
+
+
+def _add_up_to_more(counted: float, tracked: float, tracked_soon: float, tracked_late: float, again: bool) -> bool:
+    """Whether clearly more messages were tracked than the broker had, over the latest counts: some left unseen.
+
+    In a queue that is nearly empty, one that has left fits each of the counts, as it may be among those of the last minute.
+    """
+    return min(tracked, tracked_soon, tracked_late) > counted + _slack(counted, tracked, again)
+
+
+def _slack(counted: float, tracked: float, again: bool) -> float:
+    return (COUNT_ERROR_RATIO if again else SAMPLING_RATIO) * counted + CHANCE * math.sqrt(max(counted, tracked)) + 1
 
 
 def _ends_agree(before: list[tuple[int, int]], depth: Depth, past: Window, lately: Window, in_flight: int) -> bool:

@@ -90,6 +90,23 @@ def test_counts_in_flight_that_match_are_counted(pairs: list[tuple[int, int]], m
     assert evidence.exact_in_flight == matches
 
 
+@pytest.mark.parametrize(
+    ("left_unseen", "there"),
+    [pytest.param(0, True, id="none left unseen"), pytest.param(2, False, id="two of them left unseen")],
+)
+def test_rows_of_a_nearly_empty_queue_are_there_only_if_the_counts_add_up_to_as_many(left_unseen: int, there: bool) -> None:
+    """Two messages come and go every twenty seconds: each count of zero may be of a moment at which no row was there."""
+    steps = range(60)
+    sent, departed = [2 * ((n + 1) // 2) for n in steps], [2 * (n // 2) for n in steps]
+    there_now = [came - went for came, went in zip(sent, departed, strict=True)]
+    past = samples(sent=sent, departed=departed, unsettled=[left_unseen + n for n in there_now])
+    depths = [Depth(past.times[n], there_now[n], 0, 0) for n in range(7, 60, 5)]
+    evidence = Evidence()
+    for n, depth in enumerate(depths):
+        compare_count(evidence, depths[:n], depth, past)
+    assert evidence.rows.holds(NOW) is there
+
+
 def test_what_is_visible_is_at_least_a_part_of_all() -> None:
     """The oldest of two visible messages was sent since the sends are complete; the three in flight may be older than that."""
     summary = counted(2, 3)
