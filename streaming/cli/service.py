@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import structlog
@@ -87,8 +87,8 @@ def run_service(
             )
         on_listening(server)
 
-        def outlets_for(checkpoint: Checkpoint, folder_of: FolderOf) -> Outlets:
-            return stack.enter_context(open_outlets(config, checkpoint, folder_of, store, push, outlet_metrics))
+        def outlets_for(checkpoint: Checkpoint, folder_of: FolderOf) -> AbstractContextManager[Outlets]:
+            return open_outlets(config, checkpoint, folder_of, store, push, outlet_metrics)
 
         job = stack.enter_context(open_job(config, outlets_for, monitor))
         job.run(stop)

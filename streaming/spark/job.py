@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal
 
 import structlog
@@ -287,11 +287,14 @@ class Job:
 
 
 @contextmanager
-def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outlets], monitor: Monitor) -> Iterator[Job]:
-    """Open a job that is ready to run, with its session and its checkpoint; both are released at the end of the block.
+def open_job(
+    config: Config, outlets_for: Callable[[Checkpoint, FolderOf], AbstractContextManager[Outlets]], monitor: Monitor
+) -> Iterator[Job]:
+    """Open a job that is ready to run, with its outlets, its session and its checkpoint: at the end of the block, it closes them.
 
-    `outlets_for` creates the outlets once the checkpoint is known, with folders in it for their data. Raises
-    `RuntimeUnavailable` (no Java, no connector), `CheckpointMismatch`, `CheckpointInUse` or `SourceUnavailable`.
+    `outlets_for` opens the outlets once the checkpoint is known, with folders in it for their data. They are closed before the
+    checkpoint is released: the next job sends what waits in these folders. Raises `RuntimeUnavailable` (no Java, no connector),
+    `CheckpointMismatch`, `CheckpointInUse` or `SourceUnavailable`.
     """
     kinds = source_kinds(config)
     if config.source.spool is not None:
@@ -332,7 +335,7 @@ def open_job(config: Config, outlets_for: Callable[[Checkpoint, FolderOf], Outle
             spark=spark.version,
             master=spark.sparkContext.master,
         )
-        outlets = outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}"))
+        outlets = stack.enter_context(outlets_for(checkpoint, lambda name: open_folder(spark, f"{location.rstrip('/')}/{name}")))
         job = Job(spark=spark, config=config, checkpoint=checkpoint, lease=lease, topics=topics, outlets=outlets, monitor=monitor)
         stack.callback(job.close)
         yield job

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,11 +178,11 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "java_lives", lambda: False)
 
 
-def opened(checkpoint: Path, **source: Any) -> AbstractContextManager[Job]:
+def opened(checkpoint: Path, outlets: Any = None, **source: Any) -> AbstractContextManager[Job]:
     """Return the job on a checkpoint."""
     config = Config.model_validate({"source": source, "spark": {"checkpoint_dir": str(checkpoint)}})
-    outlets: Any = None
-    return open_job(config, lambda *_: outlets, Monitor())
+    opening: Any = outlets or nullcontext()
+    return open_job(config, lambda *_: opening, Monitor())
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -192,6 +193,24 @@ def test_the_connection_to_the_brokers_is_closed_with_the_job(tmp_path: Path, mo
     with opened(tmp_path / "checkpoint", kafka={"bootstrap_servers": ["nowhere.invalid:9092"], "topics": ["t"]}):
         assert not closed
     assert closed == [True]
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_outlets_are_closed_before_another_job_may_use_the_checkpoint(tmp_path: Path) -> None:
+    """They may still deliver what waits in the checkpoint; the next job would deliver the same at the same time."""
+    checkpoint, spool = tmp_path / "checkpoint", {"spool": {"folder": str(tmp_path / "spool")}}
+    tried: list[str] = []
+
+    @contextmanager
+    def outlets() -> Iterator[None]:
+        yield
+        with pytest.raises(CheckpointInUse), opened(checkpoint, **spool):
+            pass
+        tried.append("refused")
+
+    with opened(checkpoint, outlets(), **spool):
+        assert not tried
+    assert tried == ["refused"]
 
 
 FOLDERS = (".", "judge", "versions", "spool", "offsets", "sources/0", "outbox/signal_log_file", "outbox/alertmanager")
