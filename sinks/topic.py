@@ -42,10 +42,16 @@ class RecordTopic:
             ) from error
 
     def close(self) -> None:
-        """Close the connection if there is one."""
+        """Close the connection if there is one; records that were not acknowledged are given up. Never raises."""
         producer, self._producer = self._producer, None
-        if producer is not None:
+        if producer is None:
+            return
+        try:
             producer.close(timeout=_CLOSE_WITHIN_S)
+        except Exception:
+            # kafka-python waits for all records first. If one is not acknowledged in time, it raises, and its thread and its
+            # connections would stay.
+            producer._sender.force_close()
 
 
 def durable_producer(connection: Mapping[str, Any]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from sinks.records import Record, Undelivered
 from sinks.signal_log import signal_records
 from sinks.topic import RecordTopic, durable_producer
 from streaming.judge.findings.signals import SignalChange, SignalStatus
+from tests.services import kafka as kafka_service
 from tests.services.kafka import Kafka
+from tests.services.provider import Services
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 
 FIRING = shop_snapshot().firing
@@ -216,6 +220,25 @@ def test_a_topic_that_does_not_answer_is_named_and_reconnected() -> None:
         with pytest.raises(Undelivered, match=r"'signals' did not accept 1 records: no answer.*check that the brokers"):
             topic.append([change(1)], 1)
         assert [producer.closed for producer in made] == [1] * tries
+
+
+def test_a_topic_leaves_no_thread_behind_when_its_broker_is_gone(services: Services) -> None:
+    """The connection is made anew at each attempt: during an outage, every one would leave a thread and its sockets."""
+    with services.running(kafka_service.start()) as kafka:
+        bootstrap = {"bootstrap_servers": [kafka.bootstrap], "client_id": "of-this-test"}
+        topic = RecordTopic(lambda: durable_producer(bootstrap), kafka.create_topic(), timeout_s=1)
+        topic.append([change(1)], 1)
+    assert _of_this_test()
+    with pytest.raises(Undelivered, match="check that the brokers answer"):
+        topic.append([change(2)], 2)
+    deadline_s = time.monotonic() + 10
+    while _of_this_test() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not _of_this_test()
+
+
+def _of_this_test() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("of-this-test")]
 
 
 def test_a_topic_keys_every_change_by_its_announcement(kafka: Kafka) -> None:
