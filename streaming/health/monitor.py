@@ -57,7 +57,8 @@ class Monitor:
         with self._lock:
             rate, new = None, 0
             if self._events is not None:
-                new = events - self._events
+                # After a roll back to an earlier batch there are fewer than before.
+                new = max(0, events - self._events)
                 elapsed_ms = now_ms - self._events_at_ms
                 rate = 1000 * new / elapsed_ms if elapsed_ms > 0 else None
             if new > 0 or self._lag_s is None:

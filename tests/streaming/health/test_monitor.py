@@ -63,6 +63,17 @@ def test_a_sender_whose_clock_is_ahead_gives_no_negative_lag() -> None:
     assert monitor.published(1, merged(1, clock.ms + 9_000), 0, 0).lag_s == 0
 
 
+def test_a_batch_after_a_roll_back_gives_no_negative_rate() -> None:
+    """Where a damaged checkpoint goes back, its totals are smaller than what was published before."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    monitor.published(9, merged(1_000, clock.ms), 0, 0)
+    clock.ms += 1_000
+    assert monitor.published(5, merged(400, clock.ms), 0, 0).events_per_s == 0
+    clock.ms += 1_000
+    assert monitor.published(6, merged(600, clock.ms), 0, 0).events_per_s == 200
+
+
 def test_the_last_committed_batch_is_known() -> None:
     """There is none before the first commit; a failure counts as new if a batch was committed since the last one."""
     monitor = Monitor(Clock())
