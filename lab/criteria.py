@@ -61,11 +61,6 @@ class Verdict:
     tracked_most: int
     tracked_bound: int
 
-    @property
-    def holds(self) -> bool:
-        """Whether all judged criteria hold."""
-        return not self.broken()
-
     def broken(self) -> list[str]:
         """The names of the criteria that do not hold."""
         found = {

@@ -18,11 +18,6 @@ class ByteBudget:
         self._held = 0
         self._lock = threading.Lock()
 
-    @property
-    def held(self) -> int:
-        """Bytes currently held."""
-        return self._held
-
     def take(self, count: int) -> None:
         """Acquire bytes; raises OverBudgetError, without acquiring any, if the limit would be exceeded."""
         with self._lock:

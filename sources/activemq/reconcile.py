@@ -78,10 +78,6 @@ class Reconciler:
         self._last_poll_ms, self._last, self._doubted = asked_ms, dict(counts), doubted
         return events
 
-    def forget(self) -> None:
-        """Start a new session: the next poll has no predecessor to compare with."""
-        self._last_poll_ms, self._last, self._doubted = None, {}, set()
-
     def _by_subscription(self) -> dict[SubscriptionKey, list[Consumer]]:
         found: defaultdict[SubscriptionKey, list[Consumer]] = defaultdict(list)
         for consumer in self._lifecycle.consumers:

@@ -68,8 +68,3 @@ class FlagWatch:
         """Forget queues that no longer exist on the broker."""
         for name in self._queues.keys() - queues:
             del self._queues[name]
-
-    def forget(self) -> None:
-        """Start a new session: events in between were counted but not read."""
-        for queue in self._queues.values():
-            queue.counted, queue.read = {}, {}

@@ -99,11 +99,6 @@ class Job:
         kafka = config.source.kafka
         self._brokers = Brokers(kafka) if kafka is not None else None
         self._losses = KafkaLosses(self._folder(OFFSETS), self._brokers.earliest) if self._brokers is not None else None
-        self._fault: str | None = None
-
-    def fault(self) -> str | None:
-        """Return why the query is not running; None while it runs."""
-        return self._fault
 
     def close(self) -> None:
         """Close the connection to the brokers."""
@@ -146,7 +141,7 @@ class Job:
                     wait_s = failures.next_wait_s(self._monitor.last_committed, error)
                 else:
                     raise
-                self._fault = self._liveness.doing = problem
+                self._liveness.doing = problem
                 _log.error("query_failed", error=problem, restart_in_s=wait_s)
                 stop.wait(wait_s)
                 topics = None
@@ -186,11 +181,9 @@ class Job:
         return None
 
     def _watch_silence(self, query: StreamingQuery, log_at_s: float) -> float:
-        """Log that no batch was committed for `log_at_s`, or clear the fault once one was. Return when to log next."""
+        """Log that no batch was committed for `log_at_s`. Return after which silence to log next."""
         silent_s = self._liveness.query_silent_s
         if silent_s < SILENT_AFTER_S:
-            if query.lastProgress is not None:
-                self._fault = None
             return SILENT_AFTER_S
         if silent_s < log_at_s:
             return log_at_s
@@ -209,7 +202,7 @@ class Job:
     def _log_silence(self, query: StreamingQuery, silent_s: float) -> None:
         """Log that nothing was committed for a while, and what Spark is waiting for."""
         doing = str(query.status["message"])
-        self._fault = self._liveness.doing = f"no batch for {silent_s:.0f} s; Spark: {doing}"
+        self._liveness.doing = f"no batch for {silent_s:.0f} s; Spark: {doing}"
         hint = "the brokers may not answer" if "Kafka" in doing else "a large batch, or a worker that hangs"
         _log.warning("no_progress", silent_s=round(silent_s), doing=doing, hint=hint)
 

@@ -36,7 +36,6 @@ class Waiting:
 
     def __init__(self) -> None:
         self.isActive = True
-        self.lastProgress = None
         self.status = {"message": "Waiting for next trigger", "isTriggerActive": False}
 
     def stop(self) -> None:
