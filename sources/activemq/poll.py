@@ -114,7 +114,12 @@ class StatisticsPoll:
             self.plugin, self._round, self._next_s = "present", None, 0.0
             return None
         done = self._round
-        if done is None or headers.get("correlation-id") != self._mark():
+        if done is None:
+            return None
+        if headers.get("correlation-id") != self._mark():
+            # The last reply of an abandoned round, and so were the ones before it.
+            done.queues.clear()
+            done.subscriptions.clear()
             return None
         # Our own subscriptions are always among them.
         self._rounds_without = 0 if done.subscriptions else self._rounds_without + 1

@@ -225,6 +225,21 @@ def test_a_round_is_complete_however_far_the_collector_is_behind() -> None:
     assert [counts.queue for counts in done.queues] == ["orders"]
 
 
+def test_a_round_has_no_replies_of_one_that_was_abandoned() -> None:
+    """They come late, before those of the next round. Added to these, each consumer would seem to hold twice as much."""
+    sent = Sent()
+    poll = polled(sent)
+    late = sent.mark()
+    poll.tick(301.0, START_MS)
+    for mark, done in ((late, False), (sent.mark(), True)):
+        poll.reply({}, reply(QUEUE_REPLY))
+        poll.reply({}, reply(SUBSCRIPTION_REPLY))
+        found = poll.reply(mark, reply({"brokerName": "test"}))
+        assert (found is not None) == done
+    assert found is not None
+    assert (len(found.queues), len(found.subscriptions)) == (1, 1)
+
+
 # -- what each consumer holds --
 
 KEY: SubscriptionKey = ("ID:app-1", 1, QUEUE)
