@@ -225,9 +225,9 @@ def _object(what: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """Parse a number of at least 0; numbers are never given as text."""
+    """Parse a number from 0 to what 64 bits hold; numbers are never given as text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < float("inf") else None
+    return value if is_number and 0 <= value < 1 << 63 else None
 
 
 def _whole(value: Any) -> int | None:

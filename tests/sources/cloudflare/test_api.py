@@ -200,9 +200,10 @@ def test_a_backlog_of_the_wrong_type_raises_bad_answer(stub: Stub, api: Cloudfla
 def test_details_of_the_wrong_type_are_left_out(stub: Stub, api: CloudflareApi) -> None:
     """The count is valid and kept; invalid values beside it are dropped."""
     queue = stub.add("orders")
-    odd = {"backlog_count": 4.0, "backlog_bytes": "many", "oldest_message_timestamp_ms": 1_750_000_000}
-    stub.faults["/metrics"].append(answering(200, json.dumps(success(odd))))
-    assert api.backlog(queue.id) == Backlog(4, None, None)
+    for odd_bytes in ("many", 10**400):
+        odd = {"backlog_count": 4.0, "backlog_bytes": odd_bytes, "oldest_message_timestamp_ms": 1_750_000_000}
+        stub.faults["/metrics"].append(answering(200, json.dumps(success(odd))))
+        assert api.backlog(queue.id) == Backlog(4, None, None)
 
 
 def test_an_unreadable_queue_hides_no_other(stub: Stub, api: CloudflareApi) -> None:
