@@ -117,7 +117,7 @@ class StatisticsPoll:
         if done is None:
             return None
         if headers.get("correlation-id") != self._mark():
-            # The last reply of an abandoned round, and so were the ones before it.
+            # This ends an abandoned round, and the replies before it are of that round, too.
             done.queues.clear()
             done.subscriptions.clear()
             return None

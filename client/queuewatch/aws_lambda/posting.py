@@ -206,8 +206,9 @@ def authorization(payload: bytes, headers: dict[str, str], path: str, region: st
 
 
 def _error_code(body: bytes) -> str:
+    """Return the code of an error; SQS adds an ending to some that SDKs do not show: `…#InvalidParameterValueException`."""
     try:
         said = str(json.loads(body).get("__type", ""))
     except (ValueError, AttributeError):
         return ""
-    return said.rpartition("#")[2]
+    return said.rpartition("#")[2].removesuffix("Exception")

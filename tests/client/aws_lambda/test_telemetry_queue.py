@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -72,6 +74,59 @@ def test_a_large_batch_is_split_into_messages_that_sqs_accepts(runtime: Runtime,
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
             found |= {e["message_id"] for m in messages for e in events_of(m["Body"]) if e["type"] == "deleted"}
     assert found == set(ids)
+
+
+def test_a_message_is_split_where_the_queue_allows_less_than_256_kib(runtime: Runtime) -> None:
+    """`MaximumMessageSize` may be as small as 1 KiB. The stand-ins name the error as SQS' query protocol does, SQS itself not."""
+    ids = [f"{i:04}" for i in range(100)]
+    with SmallQueue() as queue:
+        with runtime.start(f"sqs:{queue.url}", QUEUEWATCH_LAMBDA_SEND_MS="5000") as function:
+            ended(function, *ids)
+        events = [event for body in queue.bodies for event in events_of(body)]
+    assert {event["message_id"] for event in events if event["type"] == "deleted"} == set(ids)
+
+
+class SmallQueue:
+    """A queue whose `MaximumMessageSize` is 8 KiB, with SQS' own answer to a larger message."""
+
+    REFUSAL = (
+        '{"__type":"com.amazon.coral.service#InvalidParameterValueException",'
+        '"message":"One or more parameters are invalid. Reason: Message must be shorter than 8192 bytes."}'
+    )
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+        queue = self
+
+        class Answering(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["MessageBody"]
+                fits = len(body.encode()) < 8192
+                if fits:
+                    queue.bodies.append(body)
+                answer = b'{"MessageId":"1"}' if fits else queue.REFUSAL.encode()
+                self.send_response(200 if fits else 400)
+                if not fits:
+                    self.send_header("x-amzn-query-error", "InvalidParameterValue;Sender")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                """Write nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/123456789012/telemetry"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["to its source", "to another queue"])

@@ -200,9 +200,10 @@ function explained(body) {
   }
 }
 
+/** Returns the code of an error; SQS adds an ending to some that SDKs do not show: `…#InvalidParameterValueException`. */
 function errorCode(body) {
   try {
-    return String(JSON.parse(body).__type ?? "").split("#").pop();
+    return String(JSON.parse(body).__type ?? "").split("#").pop().replace(/Exception$/, "");
   } catch {
     return "";
   }
