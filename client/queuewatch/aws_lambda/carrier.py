@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from queuewatch.events import Event
+from queuewatch.events import Event, encode_line
 from queuewatch.log import log_warning
 from queuewatch.transports import SendError, Transport
 
@@ -192,8 +191,7 @@ def _encode(report: Report) -> list[bytes]:
     lines = []
     try:
         for event in report():
-            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-            lines.append(text.encode("utf-8") + b"\n")
+            lines.append(encode_line(event))
     except Exception as error:
         log_warning("telemetry of an invocation is lost: %r", error)
     return lines

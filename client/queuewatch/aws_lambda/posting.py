@@ -19,6 +19,7 @@ from queuewatch.places import region_of_url
 from queuewatch.transports import SendError, Transport, open_transport
 from queuewatch.transports.deadline import HttpConnection, HttpsConnection
 from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, post_headers
+from queuewatch.transports.sqs import MAX_BYTES, TOO_LARGE, body_of
 
 _TIMEOUT_S: Final = 2.0
 """Timeout of one request. The invocation waits much less; a slow request may complete in the next invocation."""
@@ -141,7 +142,7 @@ class QueuePoster(_Poster):
 
     def __init__(self, queue: str, *, region: str | None = None) -> None:
         self.name = f"sqs:{queue}"
-        self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
+        self.max_bytes = MAX_BYTES
         self._queue = queue
         named = region or region_of_url(queue)
         self._region = named or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -151,8 +152,7 @@ class QueuePoster(_Poster):
     def send(self, payload: bytes) -> None:
         if self._url is None:
             self._url = self._call("GetQueueUrl", {"QueueName": self._queue})["QueueUrl"]
-        text = payload.decode("utf-8").replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")  # forbidden in SQS
-        self._call("SendMessage", {"QueueUrl": self._url, "MessageBody": text})
+        self._call("SendMessage", {"QueueUrl": self._url, "MessageBody": body_of(payload)})
 
     def _endpoint(self) -> str:
         named = os.environ.get("AWS_ENDPOINT_URL_SQS") or os.environ.get("AWS_ENDPOINT_URL")
@@ -186,7 +186,7 @@ class QueuePoster(_Poster):
                 raise SendError(f"{self.name}: the answer to {action} is not JSON", retry=True) from error
             return answer
         code = _error_code(body)
-        too_large = code in ("InvalidParameterValue", "MessageTooLong", "InvalidMessageContents")
+        too_large = code in TOO_LARGE
         raise SendError(f"{self.name}: {action} answered {status} {code}", retry=not too_large, too_large=too_large)
 
 

@@ -12,7 +12,10 @@ from queuewatch.transports.base import SENDER_THREAD, SendError, Transport
 from queuewatch.transports.secrets import shown
 
 _GONE = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
-_TOO_LARGE = frozenset(("InvalidParameterValue", "MessageTooLong", "BatchRequestTooLong"))
+TOO_LARGE: Final = frozenset(("InvalidParameterValue", "MessageTooLong", "InvalidMessageContents"))
+"""Codes of errors about the content of a message, whose size is the only thing that can be wrong with it."""
+MAX_BYTES: Final = 250_000
+"""The largest payload. A queue's `MaximumMessageSize` may be 256 KiB, or less."""
 
 own_session: Final = threading.local()
 """`in_the_making` is set while this thread creates the telemetry session, which must not be watched."""
@@ -24,7 +27,7 @@ class SqsTransport(Transport):
     def __init__(self, queue: str, *, region: str | None = None, default_region: str | None = None, client: Any = None) -> None:
         """`region` comes before that of the queue's URL and of the environment, `default_region` after them."""
         self.name = shown(f"sqs:{queue}")
-        self.max_bytes = 250_000  # a queue's MaximumMessageSize may be 256 KiB
+        self.max_bytes = MAX_BYTES
         self._queue = queue
         # boto3 calls its own region's endpoint, whatever URL it is given.
         self._region = region or region_of_url(queue)
@@ -42,7 +45,7 @@ class SqsTransport(Transport):
     def send(self, payload: bytes) -> None:
         try:
             self._connect()
-            self._client.send_message(QueueUrl=self._url, MessageBody=_body(payload))
+            self._client.send_message(QueueUrl=self._url, MessageBody=body_of(payload))
         except SendError:
             raise
         except Exception as error:
@@ -81,13 +84,13 @@ class SqsTransport(Transport):
             return SendError(f"{self.name}: no such queue; create it or correct the name", retry=True)
         return SendError(
             f"{self.name}: {type(error).__name__}: {error}",
-            retry=code not in _TOO_LARGE,
-            too_large=code in _TOO_LARGE,
+            retry=code not in TOO_LARGE,
+            too_large=code in TOO_LARGE,
         )
 
 
-def _body(payload: bytes) -> str:
-    """Escape the two Unicode characters that SQS forbids, as JSON allows."""
+def body_of(payload: bytes) -> str:
+    """Return a payload as a message body: with the two Unicode characters escaped that SQS forbids, as JSON allows."""
     text = payload.decode("utf-8")
     if text.isascii():
         return text
