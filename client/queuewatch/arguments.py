@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final
 
 LONGEST_NAME: Final = 512
-"""Characters in the name of a consumer or of a scope that the service accepts."""
+"""Characters in the name of a queue, a consumer or a scope that the service accepts."""
 LONGEST_WAIT_S: Final = threading.TIMEOUT_MAX
 """The standard library's limit, some hundred years; a longer wait is an `OverflowError`."""
 _MAY_BE_INFINITE: Final = frozenset(("exit_deadline_s",))
@@ -36,7 +36,7 @@ def check_arguments(
 
 
 def check_name(name: str, value: Any) -> None:
-    """Raise `TypeError` or `ValueError` if the service would refuse the name of a consumer or of a scope."""
+    """Raise `TypeError` or `ValueError` if the service would refuse the name of a queue, a consumer or a scope."""
     if value is None:
         return
     if not isinstance(value, str):

@@ -101,12 +101,14 @@ class PullConsumer:
     ) -> None:
         """`to` defaults to QUEUEWATCH_TO (without it nothing is reported), `token` to CLOUDFLARE_API_TOKEN.
 
-        Raises `ValueError` for an invalid `to` or number of seconds; an invalid QUEUEWATCH_TO is logged, and nothing is reported.
+        Raises `ValueError` or `TypeError` for an invalid `to`, name or number of seconds; an invalid QUEUEWATCH_TO is logged, and
+        nothing is reported.
         Consumers with the same destination share one sender, as watched clients do; it is also flushed before SIGTERM ends the
         process. `timeout_s` limits each of connecting, sending a request, and receiving its whole response.
         """
         waits = {"visibility_timeout_s": visibility_timeout_s} | ({} if timeout_s is None else {"timeout_s": timeout_s})
-        check_arguments({}, {}, waits)
+        names = {"account_id": account_id, "queue": queue, "consumer": consumer, "dead_letter_queue": dead_letter_queue}
+        check_arguments(names, {}, waits)
         self._url = f"{base_url}/accounts/{quote(account_id, safe='')}/queues/{quote(queue_id, safe='')}/messages"
         self._account_id = account_id
         self._queue = queue

@@ -58,6 +58,25 @@ def test_a_pull_consumer_refuses_a_number_of_seconds_that_it_cannot_wait(name: s
         PullConsumer("a", "0123", queue="orders", **given)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ({"consumer": "x" * 513}, ValueError, "consumer has 513 characters: give at most 512"),
+        ({"consumer": 7}, TypeError, "consumer is 7: give a string"),
+        ({"queue": "x" * 513}, ValueError, "queue has 513 characters"),
+        ({"account_id": "\udc80"}, ValueError, "account_id is .* UTF-8"),
+        ({"dead_letter_queue": b"dead"}, TypeError, "dead_letter_queue is b'dead'"),
+    ],
+)
+def test_a_pull_consumer_refuses_a_name_that_the_service_would_refuse(
+    kept: Kept, wrong: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    """Every event has these names: none would arrive, as with `watch`."""
+    given: dict[str, Any] = {"account_id": "a", "queue_id": "0123", "queue": "orders", "to": kept, **wrong}
+    with pytest.raises(error, match=says):
+        PullConsumer(**given)
+
+
 def test_the_deadline_at_exit_may_be_infinite(kept: Kept) -> None:
     """The process then waits until everything is sent."""
     watch(sqs.session(), kept, exit_deadline_s=math.inf).unwatch()
