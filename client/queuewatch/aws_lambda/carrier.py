@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from queuewatch.events import Event, encode_line
@@ -21,17 +20,6 @@ _ENCODED_AHEAD: Final = 1_000
 
 _LONGEST_QUIET_S: Final = 30.0
 _WARN_EVERY_S: Final = 60.0
-
-
-@dataclass
-class CarrierStats:
-    """A snapshot of the counters of events."""
-
-    sent: int = 0
-    dropped: int = 0
-    errors: int = 0
-    late: int = 0
-    """Number of invocations that ended before their telemetry was sent."""
 
 
 class Carrier:
@@ -55,7 +43,6 @@ class Carrier:
         self._misses = 0
         self._quiet_until_s = float("-inf")
         self._warned_s = float("-inf")
-        self._stats = CarrierStats()
 
     def offer(self, count: int, report: Report) -> None:
         """Take `count` events, which `report` creates later; beyond the limit the oldest reports are dropped."""
@@ -65,7 +52,6 @@ class Carrier:
             while self._events > self._max_events and len(self._reports) > 1:
                 dropped, _ = self._reports.popleft()
                 self._events -= dropped
-                self._stats.dropped += dropped
 
     def start(self) -> None:
         """Start sending without waiting. Raises `RuntimeError` if no thread can be started."""
@@ -81,24 +67,16 @@ class Carrier:
         end_s = self._clock_s() + within_s
         with self._changed:
             if not self._attempt and not self._running and self._events:  # backing off
-                self._stats.late += 1
                 return False
             while self._attempt or self._running:
                 left_s = end_s - self._clock_s()
                 if left_s <= 0:
-                    self._stats.late += 1
                     self._missed()
                     return False
                 if self._clock_s() < self._quiet_until_s:
-                    self._stats.late += 1
                     return False
                 self._changed.wait(left_s)
             return self._events == 0
-
-    def stats(self) -> CarrierStats:
-        """Return a snapshot of the counters."""
-        with self._changed:
-            return replace(self._stats)
 
     def _keep_thread(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -142,7 +120,6 @@ class Carrier:
                 self._lines.extend(made)
                 with self._changed:
                     self._events += len(made) - count
-                    self._stats.dropped += max(0, count - len(made))
             if not self._lines:
                 return True
             if not self._send_payload():
@@ -166,21 +143,16 @@ class Carrier:
                     continue
                 if error.retry:
                     return False
-                self._forget(taken, sent=False)
-                return True
-            self._forget(taken, sent=True)
+            self._forget(taken)
             return True
 
-    def _forget(self, taken: int, *, sent: bool) -> None:
+    def _forget(self, taken: int) -> None:
         with self._changed:
             for _ in range(taken):
                 self._lines.popleft()
             self._events -= taken
-            self._stats.sent += taken if sent else 0
-            self._stats.dropped += 0 if sent else taken
 
     def _failed(self, error: Exception) -> None:
-        self._stats.errors += 1
         now_s = self._clock_s()
         if now_s - self._warned_s >= _WARN_EVERY_S:
             self._warned_s = now_s
