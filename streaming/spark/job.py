@@ -57,6 +57,10 @@ from streaming.spool.planner import SpoolPlanner
 DRAIN_WITHIN_S = 60.0
 """How long a batch may take to finish before a stop interrupts it."""
 
+IDLE_WITHIN_S = 2.0
+"""How long a stop between two batches waits for the next one. Stopped where it is held, the query is in the middle of nothing;
+with a long trigger interval it hardly begins meanwhile."""
+
 FolderOf = Callable[[str], Folder]
 """Returns a folder of the checkpoint by its name, which may have slashes."""
 
@@ -160,7 +164,8 @@ class Job:
                     before_ms, looked_ms = looked_ms, wall_ms()
                     reason = self._reason_to_end(stop, set_back_ms=before_ms - looked_ms)
                     if reason is not None:
-                        _drain(query, barrier, until_idle=reason == "clock set back")
+                        # After the clock was set back, the next batch may be due in a year.
+                        _drain(query, barrier, idle_within_s=0.0 if reason == "clock set back" else IDLE_WITHIN_S)
                         return
                     log_at_s = self._watch_silence(query, log_at_s)
         finally:
@@ -352,17 +357,17 @@ def _close(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _drain(query: StreamingQuery, barrier: BatchBarrier, *, until_idle: bool) -> None:
+def _drain(query: StreamingQuery, barrier: BatchBarrier, *, idle_within_s: float) -> None:
     """Let the current batch be finished and committed; the next one does not start.
 
-    With `until_idle`, do not wait for the next one, which may be due in a year.
+    Between two batches, wait for the next one to be held, but no longer than `idle_within_s`.
     """
     barrier.close()
-    deadline_s = time.monotonic() + DRAIN_WITHIN_S
-    while query.isActive and time.monotonic() < deadline_s:
+    began_s = time.monotonic()
+    while query.isActive and (waited_s := time.monotonic() - began_s) < DRAIN_WITHIN_S:
         if barrier.wait_held(_LOOK_EVERY_S):
             return
-        if until_idle and not query.status["isTriggerActive"]:
+        if waited_s >= idle_within_s and not query.status["isTriggerActive"]:
             return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -36,7 +37,12 @@ class Waiting:
 
     def __init__(self) -> None:
         self.isActive = True
-        self.status = {"message": "Waiting for next trigger", "isTriggerActive": False}
+        self.batch_ends_s = 0.0
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark says of it."""
+        return {"message": "Waiting for next trigger", "isTriggerActive": time.monotonic() < self.batch_ends_s}
 
     def stop(self) -> None:
         """Stop it."""
@@ -98,6 +104,26 @@ def test_a_clock_that_is_set_back_restarts_the_query(
     ran.job.run(stop)
     assert [query.isActive for query in ran.started] == [False] * queries
     assert len(ran.barriers) == queries, "the next query's batches are not held"
+
+
+@pytest.mark.parametrize("batch_s", [0.0, 0.5], ids=["between two batches", "in a batch"])
+def test_a_stop_does_not_wait_for_a_batch_that_is_due_in_a_minute(
+    batch_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger interval may be longer than the time after which Kubernetes kills the process. A running batch is waited for."""
+    queries = starting(monkeypatch, tmp_path)
+    monkeypatch.setattr(module, "DRAIN_WITHIN_S", 30)
+    monkeypatch.setattr(module, "IDLE_WITHIN_S", 0.1)
+    stop, began_s = threading.Event(), time.monotonic()
+
+    def wall_ms() -> int:
+        stop.set()
+        queries.started[-1].batch_ends_s = began_s + batch_s
+        return NOW_MS
+
+    monkeypatch.setattr(module, "wall_ms", lambda: wall_ms() if queries.started else NOW_MS)
+    queries.job.run(stop)
+    assert batch_s <= time.monotonic() - began_s < 10
 
 
 def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
