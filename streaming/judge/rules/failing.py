@@ -59,7 +59,10 @@ GONE_MS = 60_000
 
 @once
 def is_failing(c: Context) -> bool:
-    """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently."""
+    """At least half of the deliveries that ended in 5 min (20 or more) ended without a settlement, or clearly more recently.
+
+    They are not those of one message that comes back again and again: PoisonMessage reports it.
+    """
     return _most_fail(c) and failures_are_proved(c, FAILED.window_ms(c))
 
 
@@ -73,7 +76,8 @@ def _most_fail(c: Context) -> bool:
     began = bool(c.firing_here("QueueFailing"))
     ratio = limits.failing_ratio * (measures.HYSTERESIS if began else 1)
     enough = measures.COUNT_HYSTERESIS if began else 1
-    if measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached:
+    reached = measures.failing(whole.ended, whole.failed_ratio, ratio, limits, hysteresis=enough).reached
+    if reached and not _is_one_message(c, whole, FAILED.window_ms(c)):
         return True
     if began:
         return _failing_span_ms(c) is not None
@@ -81,13 +85,28 @@ def _most_fail(c: Context) -> bool:
     if span_ms >= FAILED.window_ms(c):
         return False
     lately = outcomes(c, span_ms)
-    if lately.ended < limits.failing_min_deliveries:
+    if lately.ended < limits.failing_min_deliveries or _is_one_message(c, lately, span_ms):
         return False
     chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
     slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
     return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
         part.failed >= QUICK_FAILURES and part.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio for part in slices
     )
+
+
+def _is_one_message(c: Context, lately: Outcomes, span_ms: int) -> bool:
+    """Whether a single message that comes back again and again explains the failed deliveries of this period, but for a few.
+
+    Its latest deliveries are kept, not their rate over the period, so all that were ever seen are allowed for. Others show
+    themselves all the same: they are suspects or dead letters soon, and before that they were received and not finished.
+    """
+    suspects, moved = c.messages("poison"), _moved(c, span_ms)
+    if len(suspects) + len(moved) != 1:
+        return False
+    deliveries = suspects[0].deliveries_seen if suspects else moved[0]
+    samples, since = c.samples_of(span_ms), c.now - span_ms
+    unfinished = samples.change("touched", since) - samples.change("departed", since) - c.summary.numbers["in_flight"]
+    return max(lately.failed - deliveries, unfinished) < PENDING_FAILURES
 
 
 def _nobody_receives(c: Context) -> bool:
@@ -109,7 +128,8 @@ def _failing_span_ms(c: Context) -> int | None:
     span_ms = min(max(FIRING_MS, _window_ms(c) + 2 * QUICK_APART_MS), FAILED.window_ms(c))
     while span_ms >= 2 * QUICK_SLICE_MS + QUICK_APART_MS:
         lately = outcomes(c, span_ms)
-        if lately.ended >= limits.failing_min_deliveries and lately.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio:
+        most_fail = lately.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio
+        if lately.ended >= limits.failing_min_deliveries and most_fail and not _is_one_message(c, lately, span_ms):
             return span_ms
         span_ms = int(span_ms / LONGER_FACTOR)
     return None
@@ -209,7 +229,7 @@ def queue_failing(c: Context) -> Iterator[Finding | Near]:
         return
     window_ms = FAILED.window_ms(c)
     whole = outcomes(c, window_ms)
-    if whole.failed and not c.is_dead_letter_queue:
+    if whole.failed and not c.is_dead_letter_queue and not _is_one_message(c, whole, window_ms):
         yield Near("QueueFailing", measures.failing(whole.ended, whole.failed_ratio, c.thresholds.failing_ratio, c.thresholds))
     since = failing_since(c)
     if since is None:
@@ -320,7 +340,10 @@ def _culprit(c: Context) -> Culprit | None:
     bad = {
         name: o
         for name, o in changed.items()
-        if o.ended >= CULPRIT_DELIVERIES and o.failed_ratio >= ratio and failures_are_proved_of(c, name, o.failed, window_ms)
+        if o.ended >= CULPRIT_DELIVERIES
+        and o.failed_ratio >= ratio
+        and failures_are_proved_of(c, name, o.failed, window_ms)
+        and not _is_one_message(c, o, c.now - marks[0].at)
     }
     others = [o for name, o in changed.items() if name not in bad]
     rest, worst = _sum(others), _sum(list(bad.values()))
