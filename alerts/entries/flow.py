@@ -107,7 +107,7 @@ QUEUE_LAGGING = Entry(
     ),
     rule=(
         "The status has been lagging for {lagging_for_s}: over five minutes the oldest visible message got older and the "
-        "backlog did not shrink.",
+        "backlog did not shrink. One or two poison suspects do not count where nothing else waits.",
         "At this rate the oldest visible message passes {lag_limit_s} (`lag_limit_s`, per queue pattern: set it to the queue's "
         "objective) within {lag_forecast_s}, or has already passed it.",
         "Within {lag_forecast_lost_s} if consumers fell silent and were not replaced: for five minutes nothing was finished by a "

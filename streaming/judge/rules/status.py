@@ -19,7 +19,7 @@ from streaming.judge.history.history import History
 from streaming.judge.history.window import Bools, Ints, Window
 from streaming.judge.rules.failing import is_failing
 from streaming.judge.rules.prefetched import stuck_windows_since
-from streaming.judge.rules.stalled import is_long_stalled, is_usual_work, stalled_since
+from streaming.judge.rules.stalled import FEWEST_FAILING, is_long_stalled, is_usual_work, stalled_since
 from streaming.judge.snapshot import QueueStatus
 
 WINDOW_MS = 300_000
@@ -60,7 +60,7 @@ def _recovers(c: Context) -> bool:
 
     An old message that is received at last, or a backlog that only stopped growing, is not a recovery.
     """
-    if c.is_dead_letter_queue or c.paused:
+    if c.is_dead_letter_queue or c.paused or (not c.judged_by_counts and _suspects_wait_alone(c)):
         return True
     if not c.judged_by_counts:
         window = _window(c)
@@ -87,7 +87,14 @@ def _messages_status(c: Context) -> QueueStatus:
     if c.flow_status in ("ok", "lagging") and (since := stalled_since(c)) is not None and is_long_stalled(c, since):
         # Messages that expired or were reconciled away count as settled in the flow: they are no work.
         return _stopped_or_stalled(c, since)
+    if c.flow_status == "lagging" and _suspects_wait_alone(c):
+        return "ok"
     return "ok" if c.flow_status in ("stopped", "stalled") and is_usual_work(c) else c.flow_status
+
+
+def _suspects_wait_alone(c: Context) -> bool:
+    """Whether all that waits are one or two poison suspects: consumers keep up with the other messages, whatever their age."""
+    return c.summary.numbers["visible"] <= c.summary.numbers["poison"] < FEWEST_FAILING
 
 
 def recent_flows(history: History, queues: Ints, now: int) -> list[QueueStatus | None]:

@@ -1,4 +1,4 @@
-"""A single message that comes back again and again is a poison message: its consumers do not fail."""
+"""A single message that comes back again and again is a poison message: neither its consumers fail, nor does the queue lag."""
 
 from __future__ import annotations
 
@@ -49,6 +49,13 @@ def fired(found: Judged) -> set[str]:
 def test_one_message_that_always_fails_is_a_poison_message(every_s: float) -> None:
     """It has most of the deliveries, and most of its consumer's, but all other messages are finished."""
     assert fired(judge(good(every_s), bad("bad", BAD_FROM_S))) == {"PoisonMessage"}
+
+
+def test_an_old_bad_message_does_not_make_its_queue_lag() -> None:
+    """It is the oldest message that waits, and grows older; nothing else waits."""
+    found = judge(good(20.0), bad("bad", BAD_FROM_S))
+    after = found.snapshots[BAD_FROM_S // 5 :]
+    assert {queue.status for snapshot in after for queue in snapshot.queues} == {"ok"}
 
 
 def test_consumers_that_fail_several_messages_are_still_reported_beside_a_bad_one() -> None:
