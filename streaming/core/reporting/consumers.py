@@ -21,10 +21,14 @@ from streaming.core.tracking.windows import Windows
 def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> NamedColumns:
     """Return what each consumer holds, the longest held of each queue first, as `holder_of` reads it.
 
-    Of messages dispatched to it at once, it works on the one that was sent first: that one is its oldest.
+    Of messages dispatched to it at once, it works on the one that was sent first: that one is its oldest. Those of a batch that
+    is reported as failed are in flight until their windows end, but nobody works on them.
     """
     rows = state.rows
     held = nonzero(w.in_flight & (rows["consumer"] >= 0)) if rows.has("consumer") else np.zeros(0, dtype=np.int64)
+    if len(held) and state.failed_batches:
+        failed = np.fromiter(state.failed_batches, dtype=np.uint64, count=len(state.failed_batches))
+        held = held[~np.isin(rows.at("batch", held), failed)]
     if not len(held):
         return nothing_named()
     since = held_since(state, held)
