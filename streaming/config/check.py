@@ -107,6 +107,10 @@ def summary(config: Config) -> Iterator[str]:
         f"lists up to {config.judge.messages_per_queue} messages of a kind and names up to {config.judge.top_k} groups and "
         "consumers per queue"
     )
+    logged = [str(config.signal_log.path)] if config.signal_log.path is not None else []
+    if (log_topic := config.signal_log.kafka) is not None:
+        logged.append(f"Kafka topic {log_topic.topic}")
+    yield f"logs signals to {' and '.join(logged)}" if logged else "keeps no signal log: set signal_log.path"
     kept = [str(config.quarantine.path)] if config.quarantine.path is not None else []
     if (topic := config.quarantine.kafka) is not None:
         kept.append(f"Kafka topic {topic.topic}")

@@ -144,6 +144,24 @@ def test_the_summary_lists_the_effective_settings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("signal_log", "line"),
+    [
+        ("{}", "keeps no signal log: set signal_log.path"),
+        ("{path: s.ndjson}", "logs signals to s.ndjson"),
+        (
+            "{path: s.ndjson, kafka: {bootstrap_servers: [a:1], topic: signals}}",
+            "logs signals to s.ndjson and Kafka topic signals",
+        ),
+    ],
+)
+def test_the_summary_names_the_signal_log(tmp_path: Path, signal_log: str, line: str) -> None:
+    """Without one, nothing but the page's recent signals says later what fired."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text(f"signal_log: {signal_log}\n")
+    assert line in list(summary(load_config(path, {})))
+
+
+@pytest.mark.parametrize(
     ("quarantine", "line"),
     [
         ("{}", "keeps no unreadable events: set quarantine.path"),
