@@ -27,7 +27,7 @@ def test_an_installation_without_the_extra_says_what_to_install(package: str) ->
     without = f"sys.modules[{package!r}] = None"
     done = _command("--to", "spool:/tmp/never", before=without)
     assert done.returncode == 2
-    assert "pip install 'queuewatch[proxy]'" in done.stderr
+    assert "in a checkout: pip install './client[proxy]'" in done.stderr
     assert "Traceback" not in done.stderr
     shown = _command("--help", before=without)
     assert shown.returncode == 0

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         from queuewatch.proxy import running
         from queuewatch.proxy.settings import settings
     except ModuleNotFoundError as error:
-        made.exit(2, f"queuewatch-proxy: {error.name} is not installed; pip install 'queuewatch[proxy]'\n")
+        made.exit(2, f"queuewatch-proxy: {error.name} is not installed; in a checkout: pip install './client[proxy]'\n")
     _log_to_stderr()
     try:
         checked = settings(given, os.environ, botocore.session.Session())

@@ -85,7 +85,7 @@ class KafkaTransport(Transport):
             try:
                 made = _producer_class()
             except ImportError as error:
-                raise SendError("kafka-python is not installed; pip install 'queuewatch[kafka]'", retry=True) from error
+                raise SendError("kafka-python is not installed; pip install 'kafka-python>=2.2'", retry=True) from error
             self._producer = self._connect(made)
         return self._producer
 
