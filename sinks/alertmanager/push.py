@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from alerts.config import AlertRulesConfig
+from queuewatch.tls import HTTP_FIX, is_plain_text
 from sinks.alertmanager.alert import to_json
 from sinks.alertmanager.config import AlertmanagerConfig, Destination
 from sinks.alertmanager.ledger import AlertLedger, LedgerEntry
@@ -149,7 +150,8 @@ class AlertmanagerPush:
                 # This thread must survive any error; the next attempt uses a new connection and reads the secret again.
                 self._count(name, "failed")
                 if not wait_s:
-                    log.warning("Alertmanager %s does not accept alerts: %r; retrying", name, error)
+                    why = HTTP_FIX if is_plain_text(error) else repr(error)
+                    log.warning("Alertmanager %s does not accept alerts: %s; retrying", name, why)
                 wait_s = min(_LAST_RETRY_S, max(_FIRST_RETRY_S, 2 * wait_s))
                 if client is not None:
                     client.close()

@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 
+from queuewatch.tls import is_plain_text
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.errors import BrokerUnavailable
 
@@ -27,6 +28,8 @@ def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
     except ssl.SSLCertVerificationError as error:
         return str(error), "set tls.ca_file to the authority that signed the broker's certificate"
     except ssl.SSLError as error:
+        if is_plain_text(error):
+            return "this port does not speak TLS", "write stomp:// instead of stomp+ssl://, or correct the port"
         return str(error), "does this connector speak TLS (stomp+ssl), with a certificate this client may use?"
     except FileNotFoundError as error:
         return f"{error.strerror}: {error.filename}", "check the files under tls"

@@ -8,6 +8,7 @@ from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
+from queuewatch.tls import HTTP_FIX, is_plain_text
 from sources.sqs.answers import BadAnswer
 
 _GONE: Final = frozenset(("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"))
@@ -18,6 +19,8 @@ _DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
 _BAD_CREDENTIALS: Final = frozenset(
     ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
 )
+_NO_CREDENTIALS: Final = frozenset(("NoCredentialsError", "PartialCredentialsError"))
+_LOGGED_OUT: Final = frozenset(("UnauthorizedSSOTokenError", "SSOTokenLoadError", "TokenRetrievalError"))
 _LOG_EVERY_S: Final = 300.0
 
 
@@ -66,6 +69,15 @@ def _fix(problem: Problem, where: str) -> str:
         return f"; allow sqs:{problem.call} on {where}, see iam-policy.json"
     if problem.code in _BAD_CREDENTIALS:
         return "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"
+    if problem.code in _NO_CREDENTIALS:
+        return (
+            "; give the collector a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or name a "
+            "profile in collect.sqs.profile"
+        )
+    if problem.code in _LOGGED_OUT:
+        return "; run `aws sso login`, or give the collector a role"
+    if problem.code == "SSLError" and is_plain_text(problem.message):
+        return f"; {HTTP_FIX}, in collect.sqs.endpoint_url or AWS_ENDPOINT_URL_SQS"
     return ""
 
 

@@ -30,6 +30,8 @@ def explain(
 
     import httpx
 
+    from queuewatch.tls import HTTP_FIX, is_plain_text
+
     if not what.strip():
         raise CommandError("give the name of a queue, message, group or consumer")
     address = f"{url.rstrip('/')}/api/v1/explain/{quote(what, safe='')}"
@@ -41,6 +43,8 @@ def explain(
     try:
         answer = httpx.get(address, headers=headers, timeout=10)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
+        if is_plain_text(error):
+            raise CommandError(f"no queuewatch answers at {shown}: {HTTP_FIX}") from error
         raise CommandError(f"no queuewatch answers at {shown} ({error}); start it, or give its address with --url") from error
     if answer.status_code == 401:
         raise CommandError(

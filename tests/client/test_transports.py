@@ -207,6 +207,13 @@ def test_a_refused_connection_is_retried() -> None:
     assert caught.value.retry
 
 
+def test_https_to_a_port_without_tls_says_what_to_change(ingest: Ingest) -> None:
+    """OpenSSL says WRONG_VERSION_NUMBER, which names neither the cause nor the remedy."""
+    with pytest.raises(SendError, match="does not speak TLS: use http:// instead of https://") as caught:
+        HttpTransport(f"https://127.0.0.1:{ingest.server_port}").send(b"{}\n")
+    assert caught.value.retry
+
+
 def test_a_missing_token_file_is_named(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transport retries, because a mount may appear later."""
     monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)

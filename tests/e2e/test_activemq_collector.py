@@ -244,8 +244,8 @@ def test_a_broker_is_watched_over_tls(tmp_path: Path) -> None:
 
 def test_tls_against_a_plain_port_is_reported(activemq: ActiveMQ) -> None:
     [finding] = check_broker(configured(activemq, scheme="stomp+ssl", connect_timeout_s=2))
-    assert "SSL" in finding.what
-    assert "does this connector speak TLS" in (finding.fix or "")
+    assert "this port does not speak TLS" in finding.what
+    assert "write stomp:// instead of stomp+ssl://" in (finding.fix or "")
 
 
 def test_a_closed_port_is_reported() -> None:

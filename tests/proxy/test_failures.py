@@ -231,6 +231,17 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
 
 
 @pytest.mark.slow
+def test_an_https_endpoint_without_tls_is_named_in_the_sdks_error() -> None:
+    """The application's log is where somebody looks; the name of an exception of the proxy's does not help there."""
+    with (
+        fake_sqs(lambda _: (200, JSON, _SENT)) as plain,
+        proxy_service.start(plain.endpoint.replace("http:", "https:")) as proxy,
+        pytest.raises(ClientError, match="does not speak TLS: use http:// instead of https://"),
+    ):
+        client(proxy.endpoint).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
+
+
+@pytest.mark.slow
 def test_a_retried_call_is_dated_by_its_answer() -> None:
     """The message may have been stored by any attempt; the hooks use the same rule."""
     asked_ms: list[float] = []

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from queuewatch.places import region_of_url
+from queuewatch.tls import HTTP_FIX, is_plain_text
 from queuewatch.transports import SendError, Transport, open_transport
 from queuewatch.transports.deadline import HttpConnection, HttpsConnection
 from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, post_headers
@@ -117,6 +118,8 @@ class _Poster(Transport):
         try:
             return self._connection.post(payload, headers)
         except (OSError, http.client.HTTPException) as error:
+            if is_plain_text(error):
+                raise SendError(f"{self.name}: {HTTP_FIX}", retry=True) from error
             raise SendError(f"{self.name} does not answer: {type(error).__name__}", retry=True) from error
 
 

@@ -15,6 +15,7 @@ from yarl import URL
 from queuewatch.proxy.credentials import CredentialSource
 from queuewatch.proxy.signing import Target, canonical_path, signature_headers
 from queuewatch.proxy.upstreams import Upstream
+from queuewatch.tls import HTTP_FIX, is_plain_text
 
 _CONNECT_WITHIN_S: Final = 5.0
 _ANSWER_WITHIN_S: Final = 60.0
@@ -82,7 +83,8 @@ class Forwarder:
                 returned = CIMultiDict([header for header in answer.headers.items() if _is_returned(header[0])])
                 return Answer(answer.status, answer.reason or "", returned, content)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"queuewatch-proxy got no answer from {upstream.host}: {type(error).__name__}") from error
+            why = HTTP_FIX if is_plain_text(error) else type(error).__name__
+            raise NoAnswer(f"queuewatch-proxy got no answer from {upstream.host}: {why}") from error
 
     async def close(self) -> None:
         """Close every connection."""

@@ -9,6 +9,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urljoin
 
+from queuewatch.tls import HTTP_FIX, is_plain_text
 from queuewatch.transports.base import SendError, Transport
 from queuewatch.transports.deadline import HttpHandler, HttpsHandler
 from queuewatch.transports.secrets import TOKEN_VARIABLE, secret, shown
@@ -49,6 +50,8 @@ class HttpTransport(Transport):
                 raise _refused(self.name, error) from error
         except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
             reason = getattr(error, "reason", None) or error
+            if is_plain_text(reason):
+                raise SendError(f"{self.name}: {HTTP_FIX}", retry=True) from error
             raise SendError(f"{self.name} does not answer: {reason}", retry=True) from error
 
 

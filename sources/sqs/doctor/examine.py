@@ -10,6 +10,7 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from queuewatch.tls import HTTP_FIX, is_plain_text
 from sources.doctor.finding import Examination, Finding
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients, make_lambda_clients
@@ -86,7 +87,9 @@ def _with_processing(queues: Queues, processing_s: Processing | None) -> Queues:
 
 
 def _cannot_list(region: str, error: Exception) -> Finding:
-    if is_unanswered(error):
+    if is_plain_text(error):
+        fix = f"{HTTP_FIX[0].upper()}{HTTP_FIX[1:]}, in collect.sqs.endpoint_url or AWS_ENDPOINT_URL_SQS."
+    elif is_unanswered(error):
         fix = f"Check the region's name, {region}, the network, and the endpoint's URL where one is configured."
     else:
         fix = f"Log in (`aws sso login`), name a profile with --profile, and allow what {POLICY_PAGE} lists."

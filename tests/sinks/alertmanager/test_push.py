@@ -273,6 +273,14 @@ def test_an_alertmanager_that_was_down_gets_everything_when_it_is_back(caplog: p
     assert over == {"stays": False, "goes": True}
 
 
+def test_https_to_an_alertmanager_without_tls_says_what_to_change(caplog: pytest.LogCaptureFixture) -> None:
+    """OpenSSL's words name neither the cause nor the remedy."""
+    with stand_in(StandIn()) as url, pushing(url.replace("http:", "https:")) as push:
+        push.publish(snapshot(stuck("a")))
+        until(lambda: "does not accept alerts" in caplog.text, "the failure is logged")
+    assert "does not speak TLS: use http:// instead of https://" in caplog.text
+
+
 def test_a_rejected_alert_does_not_keep_the_others_from_being_sent(caplog: pytest.LogCaptureFixture) -> None:
     """When a post is rejected, its alerts are sent one by one; the bad one is counted and not retried forever."""
     fussy = StandIn(status=lambda alerts: 400 if any(a["labels"]["group"] == "bad" for a in alerts) else 200)

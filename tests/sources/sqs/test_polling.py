@@ -125,6 +125,12 @@ def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_
     [
         ("AccessDenied", "; allow sqs:ListQueueTags on them, see iam-policy.json"),
         ("ExpiredToken", "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"),
+        (
+            "NoCredentialsError",
+            "; give the collector a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or name a "
+            "profile in collect.sqs.profile",
+        ),
+        ("SSOTokenLoadError", "; run `aws sso login`, or give the collector a role"),
         ("InternalError", ""),
     ],
 )
@@ -139,6 +145,16 @@ def test_one_cause_is_one_line_of_the_log(code: str, fix: str) -> None:
     ]
     new = Problem("new", "ListQueueTags", code, "no")
     assert [line.split(":")[0] for line in logged.due([*alike, new], 30)] == ["new"]
+
+
+@pytest.mark.parametrize("words", ["[SSL: WRONG_VERSION_NUMBER] wrong version number", "[SSL] record layer failure"])
+def test_an_https_endpoint_without_tls_is_named_with_the_fix(words: str) -> None:
+    """OpenSSL's releases differ in their words, and none of these says what to change."""
+    [line] = LoggedProblems().due([Problem("sqs-collector/eu-west-1", "ListQueues", "SSLError", words)], 0)
+    assert line.endswith(
+        "; this port does not speak TLS: use http:// instead of https://, or correct the port, in collect.sqs.endpoint_url "
+        "or AWS_ENDPOINT_URL_SQS"
+    )
 
 
 def test_a_queue_whose_tags_were_throttled_is_looked_at_again_soon() -> None:

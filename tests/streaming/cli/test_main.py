@@ -490,6 +490,15 @@ def test_explain_does_not_take_another_page_for_an_explanation(in_process: Run, 
         assert "give the name of a queue" in done.stderr
 
 
+def test_explain_over_https_to_a_service_without_tls_says_what_to_change(in_process: Run) -> None:
+    """The service is up: "start it" would send the reader the wrong way."""
+    with serve(create_app(SnapshotStore(), HttpSettings()), host="127.0.0.1", port=0) as server:
+        done = in_process("explain", "orders", "--url", server.url.replace("http:", "https:"))
+    assert done.returncode == 1
+    assert "does not speak TLS: use http:// instead of https://" in done.stderr
+    assert "start it" not in done.stderr
+
+
 def test_explain_reports_that_no_service_answers(in_process: Run) -> None:
     """The error says how to give another address."""
     done = in_process("explain", "orders", "--url", "http://127.0.0.1:1")

@@ -23,6 +23,7 @@ from sources.sqs.doctor import examine_account
 from sources.sqs.doctor.account import RegionReader
 from sources.sqs.doctor.permissions import POLICY, NotPermitted, allowed_actions, read_only
 from sources.sqs.doctor.rules import findings
+from tests.proxy.fake_sqs import JSON, fake_sqs
 from tests.sources.sqs.accounts import Account, Fake, Regional
 
 REGION = "us-east-1"
@@ -207,6 +208,15 @@ def test_an_endpoint_that_does_not_answer_is_a_finding_with_a_fix() -> None:
     [finding] = examine_account(SqsCollectorConfig(endpoint_url="http://127.0.0.1:1")).findings
     assert (finding.rule, finding.severity) == ("not_examined", "critical")
     assert (finding.fix or "").startswith(f"Check the region's name, {REGION}, the network")
+
+
+@pytest.mark.usefixtures("_login")
+def test_an_https_endpoint_without_tls_is_a_finding_that_says_what_to_change() -> None:
+    """The network and the region are right; only the URL is not."""
+    with fake_sqs(lambda _: (200, JSON, b"{}")) as plain:
+        [finding] = examine_account(SqsCollectorConfig(endpoint_url=plain.endpoint.replace("http:", "https:"))).findings
+    assert (finding.fix or "").startswith("This port does not speak TLS: use http:// instead of https://")
+    assert "AWS_ENDPOINT_URL_SQS" in (finding.fix or "")
 
 
 # -- only reads, and only what the policy lists --
