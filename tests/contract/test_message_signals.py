@@ -72,8 +72,8 @@ def test_no_age_is_negative_where_the_senders_clock_is_ahead(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"dead_letter_queue": ""}, "there is no receive limit: it comes back until its retention ends"),
-        ({"has_dead_letter_queue": False}, "there is no receive limit: it comes back until its retention ends"),
+        ({"dead_letter_queue": ""}, "there is no receive limit: it comes back until its retention runs out"),
+        ({"has_dead_letter_queue": False}, "there is no receive limit: it comes back until its retention runs out"),
         ({}, "its receive limit is unknown"),
     ],
     ids=["no dead-letter queue", "none, by another attribute", "nothing reported"],

@@ -38,7 +38,7 @@ def findings(queues: Queues) -> Iterator[Finding]:
 
 
 def no_dead_letter_queue(queue: QueueSettings, queues: Queues) -> Problem | None:
-    """Without a redrive policy a message that always fails comes back until its retention ends."""
+    """Without a redrive policy a message that always fails comes back until its retention runs out."""
     if queue.redrive is not None or queues.is_dead_letter_queue(queue) or queue.looks_like_dead_letters:
         return None
     if queues.has_unknown_targets:
@@ -49,7 +49,7 @@ def no_dead_letter_queue(queue: QueueSettings, queues: Queues) -> Problem | None
         )
     return Problem(
         "warning",
-        "It has no dead-letter queue: a message that always fails is received again and again until its retention ends, "
+        "It has no dead-letter queue: a message that always fails is received again and again until its retention runs out, "
         "and is then lost.",
         f"Create a {queue.kind} dead-letter queue and a redrive policy with maxReceiveCount 3 or more.",
     )
@@ -63,7 +63,7 @@ def dead_letter_queue_missing(queue: QueueSettings, queues: Queues) -> Problem |
     return Problem(
         "critical",
         f"Its dead-letter queue {place_of_arn(target).queue} does not exist: failing messages are received until their "
-        "retention ends, and are then lost.",
+        "retention runs out, and are then lost.",
         "Create that queue again, or point the redrive policy at another one.",
     )
 

@@ -73,7 +73,7 @@ def _awaiting_its_outcome(c: Context, message: MessageView, finding: Finding) ->
 def _unlimited(c: Context) -> str:
     """Describe what is known of the limit of receives of a queue that reports none."""
     if c.name.system == "aws_sqs" and reports_no_dead_letter_queue(c.summary.attributes):
-        return "there is no receive limit: it comes back until its retention ends"
+        return "there is no receive limit: it comes back until its retention runs out"
     return "its receive limit is unknown"
 
 
