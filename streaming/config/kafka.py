@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from streaming.config.section import Names, Secret, Section
+from streaming.config.section import NEEDS_SECRET, Names, Secret, Section
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -37,7 +38,7 @@ class KafkaConnection(Section):
             if self.sasl_mechanism is None or self.sasl_username is None:
                 raise ValueError("security_protocol requires a login: set sasl_mechanism and sasl_username too")
             if self.sasl_password is None and self.sasl_password_file is None:
-                raise ValueError("a login needs a password: set sasl_password_file, or sasl_password by environment variable")
+                raise PydanticCustomError(NEEDS_SECRET, "a login needs a password", {"secret": "sasl_password"})
         return self
 
     def password(self) -> str | None:

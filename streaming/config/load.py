@@ -18,6 +18,7 @@ from streaming.config.external_sections import EXTERNAL_SECTIONS
 from streaming.config.model import CollectSection, Config
 from streaming.config.names import is_secret_key, model_at, nearest, secret_keys
 from streaming.config.other_variables import misspelt
+from streaming.config.section import NEEDS_SECRET
 from streaming.config.shorthand import spelled_out
 
 _SHOWN = 80
@@ -94,13 +95,16 @@ def _secrets_in_file(model: type[BaseModel], values: Any, document: Document, pr
     for key in secret_keys(model, values, prefix):
         if key in document.from_file:
             name = dotted_name(key)
-            # The environment overrides a list as a whole.
-            depth = next((i for i, part in enumerate(key) if isinstance(part, int)), len(key))
-            variable = ENV_PREFIX + "__".join(str(part).upper() for part in key[:depth])
-            whole = "" if depth == len(key) else " to the whole list"
-            fix = f"Write it to a file and set {name}_file, or set {variable}{whole}"
+            fix = f"Write it to a file and set {name}_file, or set {_variable(key)}"
             found.append(ConfigError(name, "is a secret and must not be in the file", fix, document.where(key)))
     return found
+
+
+def _variable(key: KeyPath) -> str:
+    """Return the environment variable that sets `key`. The environment overrides a list as a whole."""
+    depth = next((i for i, part in enumerate(key) if isinstance(part, int)), len(key))
+    variable = ENV_PREFIX + "__".join(str(part).upper() for part in key[:depth])
+    return variable if depth == len(key) else f"{variable} to the whole list"
 
 
 def _translate(error: ValidationError, model: type[BaseModel], prefix: KeyPath, document: Document) -> list[ConfigError]:
@@ -134,6 +138,9 @@ def _translate_one(
         return key, ConfigError(name, "unknown key", fix, where)
     if kind == "missing":
         return key, ConfigError(name, "is required", f"Add it. {REFERENCE}", where)
+    if kind == NEEDS_SECRET:
+        secret = (*key, str(detail["ctx"]["secret"]))
+        return key, ConfigError(name, str(detail["msg"]), f"Set {dotted_name(secret)}_file, or set {_variable(secret)}", where)
     if kind == "value_error":
         message = str(detail["msg"]).removeprefix("Value error, ")
         return key, ConfigError(name, message, REFERENCE, where)

@@ -46,6 +46,10 @@ Secret = Annotated[SecretStr | None, FromEnvironment()]
 """A password or token. In the configuration file, the key `…_file` names the file that contains it."""
 
 
+NEEDS_SECRET: Final = "needs_secret"
+"""The type of an error about a missing secret. Its context names the key as `secret`; the model does not know its own place."""
+
+
 class Section(BaseModel):
     """A frozen mapping with known keys; unknown keys are errors."""
 

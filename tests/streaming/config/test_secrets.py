@@ -29,6 +29,16 @@ def test_a_secret_in_the_file_is_refused(write: ConfigFile) -> None:
     assert "hunter2" not in str(mistake)
 
 
+def test_a_login_without_a_password_names_the_file_and_the_variable(write: ConfigFile) -> None:
+    """The variable is the one of this section: the signal log has a login of its own."""
+    kafka = f"{{bootstrap_servers: [a:1], {SASL}"
+    path = write(f"source: {{kafka: {kafka}, topics: [t]}}}}\nsignal_log: {{kafka: {kafka}, topic: t}}}}\n")
+    assert [mistake.fix for mistake in mistakes(path)] == [
+        f"Set {section}.sasl_password_file, or set QUEUEWATCH_{variable}__SASL_PASSWORD"
+        for section, variable in (("source.kafka", "SOURCE__KAFKA"), ("signal_log.kafka", "SIGNAL_LOG__KAFKA"))
+    ]
+
+
 def test_a_secret_comes_from_the_environment_or_from_a_file(write: ConfigFile, tmp_path: Path) -> None:
     """Either way, both clients get the password."""
     kafka = f"bootstrap_servers: [a:1], topics: [t], {SASL}"
