@@ -6,7 +6,7 @@ from typing import Final
 
 HTTP_FIX: Final = "this port does not speak TLS: use http:// instead of https://, or correct the port"
 
-_REASONS: Final = ("wrong version number", "record layer failure")
+_REASONS: Final = ("wrong version number", "record layer failure", "packet length too long")
 """OpenSSL's words for an answer that is not TLS; which of them depends on its release. botocore and httpx keep only the text."""
 
 

@@ -1,4 +1,4 @@
-"""The endpoints at which the wrappers, which import no SDK, find a telemetry queue given by name."""
+"""The endpoints to which the wrappers, which import no SDK, send telemetry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from botocore.session import Session
 
 from queuewatch import aws_lambda as layer
-from queuewatch.aws_lambda.posting import QueuePoster, transport_for
+from queuewatch.aws_lambda.posting import HttpPoster, QueuePoster, transport_for
+from queuewatch.tls import HTTP_FIX
+from queuewatch.transports import SendError
+from tests.proxy.fake_sqs import fake_sqs
 from tests.services.node import find_node
 from tests.services.provider import Services
 
@@ -90,3 +93,20 @@ def test_the_wrappers_refuse_the_same_destinations(services: Services) -> None:
             transport_for(to)
         assert of_node
         assert "s3cret" not in of_node + str(caught.value)
+
+
+def test_both_wrappers_say_that_a_port_does_not_speak_tls(services: Services) -> None:
+    """OpenSSL's words, and Node's EPROTO, name neither the cause nor the remedy."""
+    with fake_sqs(lambda _: (202, "application/json", b"{}")) as plain:
+        to = plain.endpoint.replace("http:", "https:") + "/api/v1/events"
+        script = f"""
+            import {{ HttpPoster }} from {json.dumps(MODULE.as_uri())};
+            const alive = setInterval(() => {{}}, 100); // the poster keeps no function running
+            await new HttpPoster({json.dumps(to)}, {{}}).send(Buffer.from("{{}}")).catch((error) => console.log(error.message));
+            clearInterval(alive);
+        """
+        command = [services.found(find_node).executable, "--input-type=module", "--eval", script]
+        of_node = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        with pytest.raises(SendError) as caught:
+            HttpPoster(to, to).send(b"{}\n")
+    assert of_node == str(caught.value) == f"{to}: {HTTP_FIX}"

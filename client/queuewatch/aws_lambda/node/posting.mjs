@@ -21,6 +21,10 @@ const DOMAINS = {
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
 const MAX_SHOWN = 300;
 
+// OpenSSL's words for an answer that is not TLS; which of them depends on its release.
+const NO_TLS = /wrong version number|record layer failure|packet length too long/i;
+const HTTP_FIX = "this port does not speak TLS: use http:// instead of https://, or correct the port";
+
 export class SendError extends Error {
   constructor(message, { retry, tooLarge = false }) {
     super(message);
@@ -80,6 +84,7 @@ async function post(name, connection, payload, headers) {
   try {
     return await connection.post(payload, headers);
   } catch (error) {
+    if (NO_TLS.test(error.message)) throw new SendError(`${name}: ${HTTP_FIX}`, { retry: true });
     throw new SendError(`${name} does not answer: ${error.code ?? error.message}`, { retry: true });
   }
 }
