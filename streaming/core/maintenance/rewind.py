@@ -18,6 +18,7 @@ _TIMES = (
     "last_settled_at",
     "last_state_at",
     "empty_from",
+    "youngest_sent_at",
     "youngest_received_at",
     "left_out_at",
     "timeout_since",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from streaming.core.settings import QueueName
+from streaming.core.maintenance.rewind import rewind
+from streaming.core.settings import QueueName, Settings
+from streaming.core.state.queue_table import TIMES as TIMES_OF_QUEUES
 from streaming.core.state.rows import ENDS, ROW_COLUMNS, TIMES
 from streaming.core.state.state import ShardState
 from tests.core.driving import T0, event, run_steps
@@ -104,3 +108,33 @@ def test_every_column_of_times_is_rewound() -> None:
     """A column of eight bytes with a sign is one of times."""
     assert {name for name, (dtype, _) in ROW_COLUMNS.items() if dtype == "i8"} == {*TIMES, *ENDS}
     assert set(ENDS.values()) <= set(TIMES)
+
+
+def test_every_time_of_a_queue_is_rewound() -> None:
+    """But for the skew, which is a duration."""
+    states: list[ShardState] = []
+    run_steps([(MONTH, [event("heartbeat", MONTH, consumer="c"), event("sent", MONTH, message_id="m")])], states=states)
+    [state] = states
+    for name in TIMES_OF_QUEUES:
+        state.queues.column(name)[:] = T0 + MONTH
+    rewind(state, T0, Settings())
+    assert {name for name in TIMES_OF_QUEUES if state.queues.column(name)[0] != T0} == {"skew_ms"}
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["the clock was right", "the clock was two hours ahead"])
+def test_a_head_that_younger_messages_pass_over_is_stuck(ahead: bool) -> None:
+    """Also where what was received by the wrong time had been sent by it: that is no younger than what is sent later."""
+
+    def handled(at: int, message_id: str) -> list[dict[str, Any]]:
+        about = {"message_id": message_id, "group": message_id}
+        receive = event("received", at + 100, "q.fifo", receive_count=1, consumer="w", **about)
+        return [event("sent", at, "q.fifo", **about), receive, event("deleted", at + 200, "q.fifo", consumer="w", **about)]
+
+    steps = [(1_000, [event("queue_state", 0, "q.fifo", attributes={"visibility_timeout_s": 30}), *handled(500, "a")])]
+    steps += [(HOURS, handled(HOURS - 1_000, "b"))] if ahead else []
+    waits = [event("sent", 12_000 + i, "q.fifo", message_id=f"h{i}", group="h") for i in range(2)]
+    steps += [(10_000, []), (14_000, waits), *((at, handled(at - 900, f"n{at}")) for at in range(15_000, 160_001, 5_000))]
+    ordered = run_steps(steps)[-1].queues[NAME._replace(queue="q.fifo")].ordered_facts
+    assert ordered is not None
+    assert [(stuck.group.name, stuck.reason) for stuck in ordered.stuck] == [("h", "not_received")]
+    assert ordered.youngest_received_sent_at == T0 + 159_100
