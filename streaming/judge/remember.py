@@ -29,6 +29,9 @@ from streaming.judge.rules.telemetry import uncovered_since
 from streaming.judge.turns import turns_with
 
 HOLD_HALF_LIFE_MS = HOUR_MS
+MOST_UNDATED = 20
+"""Of a queue that the judge knows nothing of, all that was ever counted is new at once. It may have vanished and come back: what
+its consumers did before that weighs no more than so many messages."""
 _PROCESSING = DURATIONS.index("processing")
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -74,6 +77,8 @@ def remember_holds(c: Context) -> None:
         new = count - before.get(bucket, 0)
         if new > 0:
             faded[bucket] = faded.get(bucket, 0.0) + new
+    if not memory.holds_at and (weight := sum(faded.values())) > MOST_UNDATED:
+        faded = {bucket: of_bucket * MOST_UNDATED / weight for bucket, of_bucket in faded.items()}
     memory.hold_weights, memory.processed_by_bucket = faded, counted
     memory.processed, memory.holds_at = processed, c.now
 

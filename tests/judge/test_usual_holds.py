@@ -17,6 +17,7 @@ from streaming.judge.judge import judge
 from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.memory.queue_memory import QueueMemory
 from tests.contract.replaying import ev
+from tests.core.driving import T0
 from tests.core.state.test_upgrades import stored_states
 from tests.judge.driving import Step, judged
 from tests.streaming.checkpoints import unpacked
@@ -24,12 +25,12 @@ from tests.streaming.checkpoints import unpacked
 HELD_FOR_S = 700
 
 
-def usual_hold_s(steps: list[Step], *, shards: int = 1) -> float:
+def usual_hold_s(steps: list[Step], *, shards: int = 1, restart: bool = False) -> float:
     """Return the usual hold that `SlowConsumer` states about a message that is held for longer than any of these."""
     end_s = steps[-1][0] // 1_000
     about = {"message_id": "long", "consumer": "w", "invisible_until": ev("x", end_s + 2_000)["at"]}
     held = [ev("sent", end_s, message_id="long"), ev("received", end_s, receive_count=1, **about)]
-    (slow,) = judged([*steps, (steps[-1][0] + HELD_FOR_S * 1_000, held)], shards=shards).firing("SlowConsumer")
+    (slow,) = judged([*steps, (steps[-1][0] + HELD_FOR_S * 1_000, held)], shards=shards, restart=restart).firing("SlowConsumer")
     usual: float = slow.evidence["usual_hold_s"]
     return usual
 
@@ -62,6 +63,23 @@ def test_recent_messages_weigh_more() -> None:
     now = [event | {"message_id": f"n{event['message_id']}", "at": event["at"] + 3_600_000} for event in work(3, 2)]
     assert usual_hold_s([(100_000, work(5, 20)), (3_700_000, now)]) == pytest.approx(2, rel=0.1)
     assert usual_hold_s([(100_000, work(7, 20)), (3_700_000, now)]) == pytest.approx(20, rel=0.1)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    ("vanishes", "restart"), [(False, False), (True, False), (True, True)], ids=["stays", "vanishes", "restarts"]
+)
+def test_what_a_queue_did_before_it_vanished_weighs_little_when_it_comes_back(vanishes: bool, restart: bool) -> None:
+    """It had faded for a day when the work began to take longer. With counts of the empty queue in between it does not vanish."""
+    day_s = 86_400
+    steps: list[Step] = [(700_000, work(600, 0.05))]
+    for at_s in range(1_000, day_s, 600):
+        counts = {"visible": 0, "in_flight": 0, "delayed": 0}
+        steps.append((at_s * 1_000, [] if vanishes else [ev("queue_state", at_s, attributes=counts)]))
+    later = [event | {"message_id": f"n{event['message_id']}", "at": event["at"] + day_s * 1_000} for event in work(40, 60)]
+    steps.append((day_s * 1_000, [event for event in later if event["at"] <= T0 + day_s * 1_000]))
+    steps.append(((day_s + 110) * 1_000, [event for event in later if event["at"] > T0 + day_s * 1_000]))
+    assert usual_hold_s(steps, restart=restart) == pytest.approx(60, rel=0.1)
 
 
 def test_the_longest_hold_is_that_of_the_last_bucket_whatever_sums_are_rounded_to() -> None:
