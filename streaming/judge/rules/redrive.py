@@ -104,4 +104,5 @@ def _target(task: Mapping[str, Any]) -> str:
 
 
 def _figures(task: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: task[name] for name in ("moved", "to_move", "started_at", "to_queue", "task_id") if name in task}
+    # `null` stands for what is not known.
+    return {name: task[name] for name in ("moved", "to_move", "started_at", "to_queue", "task_id") if task.get(name) is not None}

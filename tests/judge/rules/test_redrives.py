@@ -55,6 +55,16 @@ def test_the_sentence_names_how_many_messages_were_moved(status: str, signal: Si
     assert words in fired.evidence["summary"]
 
 
+@pytest.mark.parametrize(("status", "signal"), [("FAILED", "RedriveFailed"), ("RUNNING", "RedriveStalled")])
+def test_what_a_report_does_not_know_of_a_task_is_no_evidence(status: str, signal: SignalName) -> None:
+    """It may say so by `null`: evidence is numbers and words."""
+    unknown = dict.fromkeys(("to_move", "to_queue", "task_id"))
+    steps = [(at + 1_000, [report(at, status=status, moved=3, started_at=T0, **unknown)]) for at in range(0, 20 * MINUTE, MINUTE)]
+    (fired,) = [c.finding for c in judged(steps).changes if c.finding.key.signal == signal]
+    assert unknown.keys().isdisjoint(fired.evidence)
+    assert (fired.evidence["moved"], fired.evidence["started_at"]) == (3, T0)
+
+
 def running(reports: list[tuple[int, int]], until: int = 60 * MINUTE) -> list[tuple[int, str]]:
     """Return how RedriveStalled changed, judged every 10 s, by reports of (when, messages moved by then)."""
     due = {at: [report(at, status="RUNNING", moved=moved, started_at=T0)] for at, moved in reports}
