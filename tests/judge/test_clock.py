@@ -92,7 +92,7 @@ def test_a_firing_signal_and_a_consumer_at_work_keep_no_wrong_time() -> None:
         "ack:a": new_memory(),
     }
     queue = QueueMemory(strategies=slow, at_work={"a": late, "b": T0}, turns={30: T0, 70: late})
-    queue.evidence.seen_at, queue.evidence.arrived_at = T0, late
+    queue.evidence.seen_at, queue.evidence.arrived_at, queue.evidence.group_passed_at = T0, late, late
     findings = [
         Finding(SignalKey("NoisyGroup", *name, group="g"), "warning", late, {}, announced_as="warning"),
         Finding(SignalKey("DeadLetterArrived", *name, message_id="m"), "warning", late, {"arrived_at": late}),
@@ -108,7 +108,7 @@ def test_a_firing_signal_and_a_consumer_at_work_keep_no_wrong_time() -> None:
         "ack:a": None,
     }
     assert (queue.at_work, queue.turns) == ({"b": T0}, {30: T0})
-    assert (queue.evidence.seen_at, queue.evidence.arrived_at) == (T0, now)
+    assert (queue.evidence.seen_at, queue.evidence.arrived_at, queue.evidence.group_passed_at) == (T0, now, now)
     assert list(memory.firing) == [
         replace(findings[0], since_ms=now),
         # Its own time identifies it: with another one it would be announced again.

@@ -21,6 +21,7 @@ def rewind_memory(memory: JudgeMemory, now: int) -> JudgeMemory:
         if max(of_counts.seen_at, of_counts.counted_at, of_counts.backlog_at, of_counts.visible_at) > now:
             queue.evidence = Evidence()
         queue.evidence.arrived_at = min(queue.evidence.arrived_at, now)
+        queue.evidence.group_passed_at = min(queue.evidence.group_passed_at, now)
         queue.consumer_marks = [mark for mark in queue.consumer_marks if mark.at <= now]
         queue.failed_at = min(queue.failed_at, now)
         queue.pending_at = min(queue.pending_at, now)
