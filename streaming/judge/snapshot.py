@@ -84,7 +84,7 @@ class NativeBuckets(NamedTuple):
     @classmethod
     def of(cls, indexes: Array, counts: Array) -> NativeBuckets:
         """Pack the buckets."""
-        return cls(indexes.astype(np.int16).tobytes(), counts.astype(np.int64).tobytes())
+        return cls(indexes.astype(np.int16, copy=False).tobytes(), counts.astype(np.int64, copy=False).tobytes())
 
     def to_dict(self) -> dict[int, int]:
         """Return the buckets as index -> messages."""

@@ -72,11 +72,6 @@ class History:
     __hash__ = None  # type: ignore[assignment] # it changes with every evaluation
 
     @property
-    def rows(self) -> int:
-        """Return how many rows are stored for all samples together."""
-        return len(self._rows)
-
-    @property
     def last_at(self) -> int:
         """Return when the latest sample was kept, 0 before the first."""
         return self._samples[-1].at if self._samples else 0

@@ -64,6 +64,6 @@ def durations(counted: CountedDurations, totals: Mapping[str, int]) -> dict[str,
         classic = tuple(filled[slot : slot + _CLASSICS].tolist())
         if any(classic):
             sum_ms = totals[f"{name}_ms"]
-            native = NativeBuckets(indexes[start:stop].tobytes(), numbers[start:stop].tobytes())
+            native = NativeBuckets.of(indexes[start:stop], numbers[start:stop])
             found[name] = Duration(classic, sum_ms / 1000, native, (sum_ms - int(filled[slot + _SLOTS - 1])) / 1000)
     return found

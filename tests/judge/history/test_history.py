@@ -72,7 +72,7 @@ def test_a_queue_to_which_nothing_happens_is_stored_once() -> None:
     for i in range(200):
         values[:10, COLUMN["settled"]] += 1
         history.add(T0 + i * 10_000, names, values)
-    assert len(names) + 10 * len(history) <= history.rows + 10 <= 1.25 * (len(names) + 10 * len(history)) + 10
+    assert len(names) + 10 * len(history) <= len(history._rows) + 10 <= 1.25 * (len(names) + 10 * len(history)) + 10
     for place in (0, 9, 10, 199):
         window = history.window(names[place])
         changes = (window.at - T0) // 10_000 + 1 if place < 10 else 0
