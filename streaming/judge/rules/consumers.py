@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from streaming.core.reporting.report import ConsumerHolds
 from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.context import Context
-from streaming.judge.findings.measured import Near
+from streaming.judge.findings.measured import Measured, Near
 from streaming.judge.findings.measures import slow_hold
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import duration_ms, seconds, work_time
@@ -50,22 +51,22 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor
-    yield Near("SlowConsumer", slow_hold(consumers[0].since, c.now, usual, min_hold_ms, factor))
+    listed = [(held, _hold(c, held)) for held in consumers[: c.settings.messages_per_queue]]
+    nearest = max((hold for _, hold in listed if hold.limit < math.inf), key=lambda hold: hold.nearness, default=None)
+    if nearest is not None:
+        yield Near("SlowConsumer", nearest)
     noisiest = _noisiest(c)
-    for held in consumers[: c.settings.messages_per_queue]:
+    for held, hold in listed:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
-        if not verdict.slow:
+        if not verdict.slow or not hold.reached:
             continue
-        held_ms = c.now - held.since
-        extended = held.extended and c.visibility_ms is not None and held_ms > c.visibility_ms
-        if extended and held_ms <= usual_limit_ms(c):
-            continue
+        held_ms, extended = c.now - held.since, _is_extended(c, held)
         finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since
         evidence: dict[str, Any] = {
             "strategy": "hold",
             "message_id": held.message_id,
             "held_s": seconds(held_ms),
-            "limit_s": seconds(slow_hold(held.since, c.now, usual, min_hold_ms, factor).limit),
+            "limit_s": seconds(hold.limit),
             "held_messages": held.messages,
             "finished_meanwhile": finished,
             "extended": extended,
@@ -98,6 +99,18 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
             f"{duration_ms(held_ms)}{others}{compared}{nothing}.{retry}{crowd}"
         )
         yield c.finding("SlowConsumer", "warning", held.since, evidence, consumer=held.consumer)
+
+
+def _hold(c: Context, held: ConsumerHolds) -> Measured:
+    """Return how long a consumer has held its oldest message, and the limit that applies to it."""
+    min_hold_ms, factor = int(c.thresholds.slow_hold_min_s * 1000), c.thresholds.slow_hold_factor
+    hold = slow_hold(held.since, c.now, c.median_hold_ms, min_hold_ms, factor)
+    return hold._replace(limit=max(hold.limit, usual_limit_ms(c))) if _is_extended(c, held) else hold
+
+
+def _is_extended(c: Context, held: ConsumerHolds) -> bool:
+    """Whether a consumer extends the window of the message that it holds."""
+    return held.extended and c.visibility_ms is not None and c.now - held.since > c.visibility_ms
 
 
 def _noisiest(c: Context) -> str | None:

@@ -83,14 +83,16 @@ def test_of_several_messages_the_oldest_counts_in_any_number_of_shards(oldest_ex
 
 @pytest.mark.parametrize(("held_s", "fires"), [(170, False), (280, True)], ids=["within twice the slowest", "beyond"])
 def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int, fires: bool) -> None:
-    """One message in ten takes 100 s here: half a minute is usual, five minutes are not."""
+    """One message in ten takes 100 s here: half a minute is usual, five minutes are not. That is the limit which is stated."""
     slow = [
         e
         for i in range(4)
         for e in (*held(f"slow{i}", 10 + 30 * i, 110 + 30 * i), ev("deleted", 110 + 30 * i, message_id=f"slow{i}"))
     ]
     judged_ = seen([*usual(40, 2), *slow, *held("long", 220, 220 + held_s)], 220 + held_s)
-    assert bool(judged_.firing("SlowConsumer")) is fires
+    found, near = judged_.firing("SlowConsumer"), judged_.snapshots[-1].queues[0].near["SlowConsumer"]
+    assert (bool(found), near.reached) == (fires, fires)
+    assert all(200 <= limit_s < 280 for limit_s in (near.limit / 1_000, *(f.evidence["limit_s"] for f in found)))
 
 
 @pytest.mark.simulation
