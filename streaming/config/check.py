@@ -17,6 +17,7 @@ from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import COLLECTOR_SECTIONS
 from streaming.config.model import Config
 from streaming.config.other_variables import unread
+from streaming.config.service import QuarantineSection, SignalLogSection
 
 T = TypeVar("T")
 
@@ -107,19 +108,21 @@ def summary(config: Config) -> Iterator[str]:
         f"lists up to {config.judge.messages_per_queue} messages of a kind and names up to {config.judge.top_k} groups and "
         "consumers per queue"
     )
-    logged = [str(config.signal_log.path)] if config.signal_log.path is not None else []
-    if (log_topic := config.signal_log.kafka) is not None:
-        logged.append(f"Kafka topic {log_topic.topic}")
-    yield f"logs signals to {' and '.join(logged)}" if logged else "keeps no signal log: set signal_log.path"
-    kept = [str(config.quarantine.path)] if config.quarantine.path is not None else []
-    if (topic := config.quarantine.kafka) is not None:
-        kept.append(f"Kafka topic {topic.topic}")
-    yield f"keeps unreadable events in {' and '.join(kept)}" if kept else "keeps no unreadable events: set quarantine.path"
+    logged, kept = _places(config.signal_log), _places(config.quarantine)
+    yield f"logs signals to {logged}" if logged else "keeps no signal log: set signal_log.path"
+    yield f"keeps unreadable events in {kept}" if kept else "keeps no unreadable events: set quarantine.path"
     if config.queues:
         yield f"uses separate settings for queues matching {', '.join(queue.pattern for queue in config.queues)}"
     kinds = [kind for kind in COLLECTOR_SECTIONS if config.section(f"collect.{kind}") is not None]
     if kinds:
         yield f"collects from {', '.join(kinds)}"
+
+
+def _places(section: SignalLogSection | QuarantineSection) -> str:
+    """Return the file and the topic that records are written to, as words; nothing if there are none."""
+    file = [] if section.path is None else [str(section.path)]
+    topic = [] if section.kafka is None else [f"Kafka topic {section.kafka.topic}"]
+    return " and ".join(file + topic)
 
 
 def warnings(config: Config) -> Iterator[str]:

@@ -144,41 +144,32 @@ def test_the_summary_lists_the_effective_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signal_log", "line"),
+    ("sections", "line"),
     [
         ("{}", "keeps no signal log: set signal_log.path"),
-        ("{path: s.ndjson}", "logs signals to s.ndjson"),
+        ("{signal_log: {path: s.ndjson}}", "logs signals to s.ndjson"),
         (
-            "{path: s.ndjson, kafka: {bootstrap_servers: [a:1], topic: signals}}",
+            "{signal_log: {path: s.ndjson, kafka: {bootstrap_servers: [a:1], topic: signals}}}",
             "logs signals to s.ndjson and Kafka topic signals",
         ),
+        ("{}", "keeps no unreadable events: set quarantine.path"),
+        ("{quarantine: {path: q.ndjson}}", "keeps unreadable events in q.ndjson"),
+        ("{quarantine: {kafka: {bootstrap_servers: [a:1], topic: bad}}}", "keeps unreadable events in Kafka topic bad"),
     ],
 )
-def test_the_summary_names_the_signal_log(tmp_path: Path, signal_log: str, line: str) -> None:
-    """Without one, nothing but the page's recent signals says later what fired."""
+def test_the_summary_names_the_signal_log_and_the_quarantine(tmp_path: Path, sections: str, line: str) -> None:
+    """Without them, nothing but the page says later what fired; the runbook sends its readers to the summary for both."""
     path = tmp_path / "queuewatch.yaml"
-    path.write_text(f"signal_log: {signal_log}\n")
+    path.write_text(sections)
     assert line in list(summary(load_config(path, {})))
 
 
-@pytest.mark.parametrize(
-    ("quarantine", "line"),
-    [
-        ("{}", "keeps no unreadable events: set quarantine.path"),
-        ("{path: q.ndjson}", "keeps unreadable events in q.ndjson"),
-        (
-            "{path: q.ndjson, kafka: {bootstrap_servers: [a:1], topic: bad}}",
-            "keeps unreadable events in q.ndjson and Kafka topic bad",
-        ),
-    ],
-)
-def test_the_summary_names_the_quarantine_and_the_limits_of_lists(tmp_path: Path, quarantine: str, line: str) -> None:
-    """The runbook sends its readers to the summary for both."""
+def test_the_summary_names_the_limits_of_lists(tmp_path: Path) -> None:
+    """The runbook sends its readers to the summary for them."""
     path = tmp_path / "queuewatch.yaml"
-    path.write_text(f"judge: {{messages_per_queue: 7, top_k: 3}}\nquarantine: {quarantine}\n")
-    lines = list(summary(load_config(path, {})))
-    assert line in lines
-    assert "lists up to 7 messages of a kind and names up to 3 groups and consumers per queue" in lines
+    path.write_text("judge: {messages_per_queue: 7, top_k: 3}\n")
+    line = "lists up to 7 messages of a kind and names up to 3 groups and consumers per queue"
+    assert line in list(summary(load_config(path, {})))
 
 
 @pytest.mark.parametrize(
