@@ -22,7 +22,8 @@ QUEUE_FAILING = Entry(
         "visibility window ran out, the message was released, dead-lettered or dropped. Of what a consumer with a prefetch "
         "window (ActiveMQ) gives back when it leaves, only one counts: the others waited for their turn.",
         "At least {failing_min_deliveries} deliveries ended, or half as many while it fires; with fewer, PoisonMessage reports "
-        "the failures. It also does where nearly all of them are those of a single message that comes back again and again.",
+        "the failures. PoisonMessage also reports them where nearly all are those of a single message that comes back again "
+        "and again.",
         "It fires sooner if the failure is clear: over {quick_time}, more deliveries failed than chance explains, and the first "
         "and the last {quick_slice} of that time have failures. The time is longer where a restart of all consumers could look "
         "the same: what they held when they were stopped fails within the 99th percentile of the queue's holding times, or "

@@ -27,6 +27,7 @@ _PACKED: Final = {
 _ARROW_FILE: Final = b"ARROW1"
 _ARRAY_LINE: Final = re.compile(rb"^\[.*\][ \t\r]*$", re.MULTILINE)
 _ARRAY_OVER_LINES: Final = re.compile(rb"\s*\[.*[^\]\s]\s*\n")
+"""A first line that begins an array and does not end it: the lines that follow are parts of it."""
 
 
 def _standard_input() -> bytes:
