@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 import uuid
@@ -43,6 +44,8 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
         """Set once the login was accepted or refused."""
         self.server: str | None = None
         self.refusal: str | None = None
+        self.ended_by: str = ""
+        """Why this side ended the connection; empty if the broker did."""
         self.last_heard_s = time.monotonic()
         self.is_handing_over = False
         """True while a full inbox blocks this thread from reading: the broker is not silent then."""
@@ -76,10 +79,10 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
 
     def on_disconnected(self) -> None:
         if not self.settled.is_set():
-            self.refusal = self.refusal or _CLOSED
+            self.refusal = self.refusal or self.ended_by or _CLOSED
             self.settled.set()
             return
-        self._inbox.put(Incoming("disconnected", now_ms(), "", {}, ""))
+        self._inbox.put(Incoming("disconnected", now_ms(), "", {}, self.ended_by))
 
 
 class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py has no types
@@ -89,16 +92,37 @@ class _Transport(stomp.transport.Transport):  # type: ignore[misc]  # stomp.py h
         super().__init__(*arguments, **named)
         self._cutter = FrameCutter()
         self._listener = listener
+        self._ending = threading.Lock()
 
-    def receive(self) -> bytes | None:
-        """Read once; return the input for stomp.py, or a heartbeat if nothing is left for it."""
-        data: bytes | None = super().receive()
+    def receive(self) -> bytes:
+        """Read once; return the input for stomp.py, a heartbeat if nothing is left for it, or nothing if the connection ended."""
+        try:
+            data: bytes = self.socket.recv(_READ_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise  # stomp.py waits for more
+        except (OSError, ValueError, AttributeError) as error:  # lost, or closed by another thread
+            log.debug("reading failed: %s", error)
+            data = b""
+        try:
+            messages, others = self._cutter.feed(data)
+        except ValueError as error:
+            self._listener.ended_by = f"what it sends cannot be read: {error}"
+            data = b""
         if not data:
-            return data
-        messages, others = self._cutter.feed(data)
+            self.shutdown_queue()
+            return b""
         if messages:
             self._listener.messages(messages)
         return others or b"\n"
+
+    def shutdown_queue(self) -> None:
+        """Make the socket a blocking one, whichever thread does it first.
+
+        From a TLS connection, whose socket is not, stomp.py would go on reading after its end, without a pause.
+        """
+        with self._ending:
+            if not self.blocking:
+                super().shutdown_queue()
 
     def hang_up(self) -> None:
         """Close the socket without waiting for the broker.
@@ -204,7 +228,6 @@ def open_session(config: ActiveMQCollectorConfig, address: Address, inbox: Inbox
         keepalive=True,
         vhost=config.virtual_host,
         auto_decode=False,
-        recv_bytes=_READ_BYTES,
     )
     connection = _Connection(transport)
     if address.tls:

@@ -84,7 +84,8 @@ class Watch:
     def take(self, incoming: Incoming) -> None:
         """Process one frame. Raises `BrokerUnavailable` when it reports the end of the connection."""
         if incoming.kind == "disconnected":
-            raise BrokerUnavailable(str(self._session.address), "the broker closed the connection")
+            why = incoming.body if isinstance(incoming.body, str) else ""
+            raise BrokerUnavailable(str(self._session.address), why or "the broker closed the connection")
         if incoming.kind == "error":
             self._refused(incoming)
         elif incoming.subscription == ADVISORIES:

@@ -1,9 +1,10 @@
-"""A TLS connection to a broker that falls silent is closed without waiting for it."""
+"""The end of a TLS connection is noticed at once, and one to a broker that falls silent is closed without waiting for it."""
 
 import socket
 import ssl
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,9 +21,17 @@ CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.3.1\nheart-beat:0,0\n\n\
 WITHIN_S = 60.0
 
 
+Then = Callable[[ssl.SSLSocket], object]
+
+
 @contextmanager
-def silent_broker(folder: Path, answer: bytes) -> Iterator[ActiveMQCollectorConfig]:
-    """Run a TLS server that answers the login with `answer` and then neither reads nor writes; yield a configuration for it."""
+def silent_broker(
+    folder: Path, answer: bytes, then: Then = lambda _: None, after: threading.Event | None = None
+) -> Iterator[ActiveMQCollectorConfig]:
+    """Run a TLS server that answers the login with `answer` and then neither reads nor writes; yield a configuration for it.
+
+    Once `after` is set, it does `then` with the connection.
+    """
     tls, trusted = certificates.make(folder)
     key, certificate, _ = pkcs12.load_key_and_certificates(tls.keystore.read_bytes(), tls.password.encode())
     assert key is not None
@@ -41,6 +50,8 @@ def silent_broker(folder: Path, answer: bytes) -> Iterator[ActiveMQCollectorConf
             with context.wrap_socket(accepted, server_side=True) as connection:
                 connection.recv(4_096)
                 connection.sendall(answer)
+                if after is not None and after.wait(WITHIN_S):
+                    then(connection)
                 over.wait()
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -76,3 +87,35 @@ def visited(config: ActiveMQCollectorConfig) -> bool:
 def test_a_silent_broker_is_left(tmp_path: Path, answer: bytes) -> None:
     with silent_broker(tmp_path, answer) as config:
         assert visited(config)
+
+
+def reset(connection: ssl.SSLSocket) -> None:
+    """End a connection without a goodbye, as a broker that is killed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+UNREADABLE = b"MESSAGE\ndestination:/a\ncontent-length:-5\n\nbody\0"
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (lambda connection: connection.shutdown(socket.SHUT_RDWR), ""),
+        (reset, ""),
+        (lambda connection: connection.sendall(UNREADABLE), "what it sends cannot be read: content-length:-5"),
+    ],
+    ids=["closed", "reset", "unreadable"],
+)
+def test_the_end_of_a_connection_is_noticed_at_once(tmp_path: Path, then: Then, why: str) -> None:
+    """Reading went on without a pause until the silence was too long, and the advisories of that minute were lost."""
+    logged_in = threading.Event()
+    with silent_broker(tmp_path, CONNECTED, then, logged_in) as config:
+        [address] = config.parsed_addresses()
+        inbox = Inbox(10)
+        session = open_session(config, address, inbox)
+        logged_in.set()
+        taken = inbox.take(WITHIN_S / 6)
+        inbox.close()
+        session.close()
+    assert [(incoming.kind, incoming.body) for incoming in taken] == [("disconnected", why)]
