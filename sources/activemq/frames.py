@@ -8,6 +8,10 @@ unchanged.
 from __future__ import annotations
 
 import re
+from typing import Final
+
+LONGEST_FRAME: Final = 128 << 20
+"""In bytes. The broker's own limit is 100 MiB, unless it is configured otherwise."""
 
 _ESCAPED = re.compile(r"\\[rnc\\]")
 _MEANING = {"\\r": "\r", "\\n": "\n", "\\c": ":", "\\\\": "\\"}
@@ -19,13 +23,15 @@ Frame = tuple[dict[str, str], bytes]
 class FrameCutter:
     """Keeps the rest of an incomplete frame from one chunk to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST_FRAME) -> None:
+        self._longest = longest
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> tuple[list[Frame], bytes]:
         """Return the MESSAGE frames completed by `data`, and the unchanged bytes of other complete frames and heartbeats.
 
-        Raises `ValueError` for a content length that is no number of bytes: where the next frame begins is unknown then.
+        Raises `ValueError` for a frame that is too long, or has a content length that is no number of bytes: where the next frame
+        begins is unknown then.
         """
         buffer = self._buffer
         buffer += data
@@ -40,6 +46,8 @@ class FrameCutter:
                 continue
             end = self._end(start)
             if end is None:
+                if len(buffer) - start > self._longest:
+                    raise ValueError(f"a frame is longer than {self._longest:,} bytes")
                 break
             headers_end, body_start, body_end = end
             if buffer.startswith(b"MESSAGE\n", start) or buffer.startswith(b"MESSAGE\r\n", start):
@@ -67,6 +75,8 @@ class FrameCutter:
             length = int(buffer[length_at + 16 : line_end if line_end >= 0 else headers_end])
             if length < 0:
                 raise ValueError(f"content-length:{length}")
+            if length > self._longest:
+                raise ValueError(f"a frame is longer than {self._longest:,} bytes: content-length:{length}")
             body_end = body_start + length
             return None if body_end >= len(buffer) else (headers_end, body_start, body_end)
         body_end = buffer.find(b"\0", body_start)

@@ -68,3 +68,12 @@ def test_a_content_length_that_is_no_number_of_bytes_is_an_error(length: bytes) 
     """With a negative one the same frame would be cut off again and again."""
     with pytest.raises(ValueError, match=r"content-length|invalid literal"):
         FrameCutter().feed(b"MESSAGE\ndestination:/a\ncontent-length:" + length + b"\n\nbody\0")
+
+
+@pytest.mark.parametrize("head", [b"a:" + b"x" * 900 + b"\n", b"\n" + b"x" * 900, b"content-length:1001\n"])
+def test_a_frame_that_is_too_long_is_an_error(head: bytes) -> None:
+    """It would be kept in memory, and every later frame in it, until its end comes."""
+    cutter = FrameCutter(1_000)
+    cutter.feed(b"MESSAGE\ndestination:/a\n" + head)
+    with pytest.raises(ValueError, match="longer than 1,000 bytes"):
+        cutter.feed(b"\n" + b"x" * 100)
