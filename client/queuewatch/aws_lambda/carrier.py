@@ -37,6 +37,8 @@ class Carrier:
         self._reports: deque[tuple[int, Report]] = deque()
         self._lines: deque[bytes] = deque()
         self._events = 0
+        self._dropped = 0
+        """The events that were dropped since all were sent."""
         self._attempt = False
         self._running = False
         self._thread: threading.Thread | None = None
@@ -47,11 +49,16 @@ class Carrier:
     def offer(self, count: int, report: Report) -> None:
         """Take `count` events, which `report` creates later; beyond the limit the oldest reports are dropped."""
         with self._changed:
+            dropped_before = self._dropped
             self._reports.append((count, report))
             self._events += count
             while self._events > self._max_events and len(self._reports) > 1:
                 dropped, _ = self._reports.popleft()
                 self._events -= dropped
+                self._dropped += dropped
+            begins = self._dropped > dropped_before == 0
+        if begins:
+            log_warning("more than %d events wait to be sent: the oldest are dropped", self._max_events)
 
     def start(self) -> None:
         """Start sending without waiting. Raises `RuntimeError` if no thread can be started."""
@@ -94,14 +101,18 @@ class Carrier:
             except Exception as error:  # the thread must survive any error
                 arrived = False
                 self._failed(error)
+            dropped = 0
             with self._changed:
                 self._running = False
                 if arrived:
+                    dropped, self._dropped = self._dropped, 0
                     self._misses, self._quiet_until_s = 0, float("-inf")
                 else:
                     self._attempt = False
                     self._missed()
                 self._changed.notify_all()
+            if dropped:
+                log_warning("telemetry is sent again; %d events were dropped meanwhile", dropped)
 
     def _missed(self) -> None:
         """Back off from the second failure on, twice as long each time."""

@@ -15,6 +15,7 @@ export class Carrier {
   #reports = []; // [count, function that creates the events]
   #lines = [];
   #events = 0;
+  #dropped = 0; // since all were sent
   #sending;
   #misses = 0;
   #quietUntil = -Infinity;
@@ -24,17 +25,20 @@ export class Carrier {
     this.#transport = transport;
     this.#maxEvents = maxEvents;
     this.#log = log;
-    this.stats = { sent: 0, dropped: 0, errors: 0, late: 0 };
   }
 
   /** Take `count` events, created by `report` later; beyond the limit the oldest reports are dropped. */
   offer(count, report) {
     this.#reports.push([count, report]);
     this.#events += count;
+    const droppedBefore = this.#dropped;
     while (this.#events > this.#maxEvents && this.#reports.length > 1) {
       const [dropped] = this.#reports.shift();
       this.#events -= dropped;
-      this.stats.dropped += dropped;
+      this.#dropped += dropped;
+    }
+    if (this.#dropped > 0 && droppedBefore === 0) {
+      this.#log(`queuewatch: more than ${this.#maxEvents} events wait to be sent: the oldest are dropped`);
     }
   }
 
@@ -59,7 +63,6 @@ export class Carrier {
       }
       if (this.#misses > 0) break;
     }
-    if (this.#events > 0) this.stats.late += 1;
     return this.#events === 0;
   }
 
@@ -80,6 +83,9 @@ export class Carrier {
       }
       this.#misses = 0;
       this.#quietUntil = -Infinity;
+      const dropped = this.#dropped;
+      this.#dropped = 0;
+      if (dropped > 0) this.#log(`queuewatch: telemetry is sent again; ${dropped} events were dropped meanwhile`);
     } catch (error) {
       this.#missed();
       this.#warn(error);
@@ -97,7 +103,6 @@ export class Carrier {
       }
       for (const line of made) this.#lines.push(line);
       this.#events += made.length - count;
-      this.stats.dropped += Math.max(0, count - made.length);
     }
   }
 
@@ -112,7 +117,7 @@ export class Carrier {
     for (;;) {
       try {
         await this.#transport.send(Buffer.concat(this.#lines.slice(0, taken)));
-        this.#forget(taken, "sent");
+        this.#forget(taken);
         return;
       } catch (error) {
         if (error.tooLarge && taken > 1) {
@@ -121,20 +126,18 @@ export class Carrier {
         }
         if (error.retry !== false) throw error;
         this.#warn(error);
-        this.#forget(taken, "dropped");
+        this.#forget(taken);
         return;
       }
     }
   }
 
-  #forget(taken, counter) {
+  #forget(taken) {
     this.#lines.splice(0, taken);
     this.#events -= taken;
-    this.stats[counter] += taken;
   }
 
   #warn(error) {
-    this.stats.errors += 1;
     const now = performance.now();
     if (now - this.#warnedAt < WARN_EVERY_MS) return;
     this.#warnedAt = now;
