@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ from streaming.config.service import QuarantineSection, SignalLogSection
 T = TypeVar("T")
 
 _LONGEST_SECRET: Final = 1 << 20
+_PUSHED: Final = {"info": "all signals", "warning": "warnings and critical signals", "critical": "critical signals"}
+"""What `alertmanager.min_severity` lets through, in words."""
 
 
 def check_files(config: Config) -> None:
@@ -104,6 +107,10 @@ def summary(config: Config) -> Iterator[str]:
     yield f"runs on {config.spark.master} with {config.spark.shards} shards, checkpoint in {config.spark.checkpoint_dir}"
     scheme = "http" if config.http.tls.cert_file is None else "https"
     yield f"serves {scheme}://{config.http.host}:{config.http.port}/"
+    ingest = config.http.ingest
+    if ingest.enabled:
+        has_token = ingest.token is not None or ingest.token_file is not None
+        yield f"accepts events at /api/v1/events {'from senders with a token' if has_token else 'from everybody who reaches it'}"
     yield (
         f"lists up to {config.judge.messages_per_queue} messages of a kind and names up to {config.judge.top_k} groups and "
         "consumers per queue"
@@ -111,6 +118,10 @@ def summary(config: Config) -> Iterator[str]:
     logged, kept = _places(config.signal_log), _places(config.quarantine)
     yield f"logs signals to {logged}" if logged else "keeps no signal log: set signal_log.path"
     yield f"keeps unreadable events in {kept}" if kept else "keeps no unreadable events: set quarantine.path"
+    if (push := config.section("alertmanager")) is not None:
+        # A URL may hold a user and a password.
+        urls = ", ".join(re.sub(r"//[^/]*@", "//", destination.url) for destination in push.destinations)
+        yield f"pushes {_PUSHED[push.min_severity]} to Alertmanager at {urls}"
     if config.queues:
         yield f"uses separate settings for queues matching {', '.join(queue.pattern for queue in config.queues)}"
     kinds = [kind for kind in COLLECTOR_SECTIONS if config.section(f"collect.{kind}") is not None]

@@ -155,10 +155,22 @@ def test_the_summary_lists_the_effective_settings() -> None:
         ("{}", "keeps no unreadable events: set quarantine.path"),
         ("{quarantine: {path: q.ndjson}}", "keeps unreadable events in q.ndjson"),
         ("{quarantine: {kafka: {bootstrap_servers: [a:1], topic: bad}}}", "keeps unreadable events in Kafka topic bad"),
+        (
+            "{alertmanager: {destinations: [{url: 'http://me:x@a:9093/am'}, {url: 'http://b:9093'}], min_severity: critical}}",
+            "pushes critical signals to Alertmanager at http://a:9093/am, http://b:9093",
+        ),
+        (
+            "{source: {spool: {folder: in}}, http: {ingest: {enabled: true, token_file: t}}}",
+            "accepts events at /api/v1/events from senders with a token",
+        ),
+        (
+            "{source: {spool: {folder: in}}, http: {ingest: {enabled: true}}}",
+            "accepts events at /api/v1/events from everybody who reaches it",
+        ),
     ],
 )
-def test_the_summary_names_the_signal_log_and_the_quarantine(tmp_path: Path, sections: str, line: str) -> None:
-    """Without them, nothing but the page says later what fired; the runbook sends its readers to the summary for both."""
+def test_the_summary_names_what_is_taken_in_and_given_out(tmp_path: Path, sections: str, line: str) -> None:
+    """The runbook sends its readers to the summary for the signal log and the quarantine."""
     path = tmp_path / "queuewatch.yaml"
     path.write_text(sections)
     assert line in list(summary(load_config(path, {})))
