@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from alerts.catalogue import BY_NAME, did_you_mean
+from alerts.catalogue import BY_NAME, CATALOGUE, did_you_mean
 from alerts.entry import Entry
 from alerts.objectives import Name, Objective
 from alerts.patterns import Pattern
@@ -16,6 +16,9 @@ from streaming.config.section import Seconds, Section
 from streaming.judge.findings.signals import Severity
 
 LABEL_PATTERN: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+_IDENTITY: Final = sorted({label for entry in CATALOGUE for label in (*entry.alert.identity, *entry.alert.labels)})
+"""The labels that distinguish the alerts of some rule."""
 
 
 def _label(name: str) -> str:
@@ -104,10 +107,13 @@ class AlertRulesConfig(Section):
 
     @field_validator("labels")
     @classmethod
-    def _free_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+    def _free_labels(cls, labels: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         for taken in ("severity", "alertname", "component"):
             if taken in labels:
                 raise ValueError(f"labels: {taken} is set by the rules; use rules.<Alert>.severity for a severity")
+        for taken in (*_IDENTITY, *info.data.get("keep_labels", ())):
+            if taken in labels:
+                raise ValueError(f"labels: {taken} tells alerts apart: with the same value for all, Prometheus would send none")
         return labels
 
     def switch(self, entry: Entry) -> AlertSwitch:
