@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -211,9 +213,18 @@ class SpoolPlanner:
         if archive is None:
             raise OSError(errno.EXDEV, "the archive is on another file system", self.source.archive_folder)
         make_folder(archive.path)
-        move_durably(path, archive.path / name)
+        move_durably(path, _place_in(archive.path, path))
 
     def _log_once(self, name: str, event: str, error: OSError) -> None:
         if name not in self._refused:
             self._refused.add(name)
             _log.warning(event, path=printable(str(self.folder / name)), error=error.strerror or str(error))
+
+
+def _place_in(archive: Path, path: Path) -> Path:
+    """Return where a file goes: under its own name, with a number where an earlier file has that. A copy of it is replaced."""
+    for number in count(1):
+        place = archive / path.name if number == 1 else archive / f"{path.stem}.{number}{path.suffix}"
+        if not place.exists() or filecmp.cmp(path, place, shallow=False):
+            return place
+    raise AssertionError

@@ -199,6 +199,22 @@ def test_files_move_to_the_archive(tmp_path: Path, scheme: str) -> None:
     assert inbox.there() == set()
 
 
+def test_a_file_with_the_name_of_an_earlier_one_replaces_only_a_copy_of_it(tmp_path: Path) -> None:
+    """A sender may use the same name every day. Of the same content, the earlier one is of a move that a crash interrupted."""
+    archive = tmp_path / "archive"
+    inbox = Inbox(tmp_path, after_reading="archive", archive_folder=str(archive))
+    for day, content in enumerate((b"[1]\n", b"[22]\n", b"[1]\n", b"[333]\n")):
+        inbox.put("a.json", content)
+        assert inbox.names(20 * day) == ["a.json"]
+        inbox.names(20 * day + 9)
+        assert inbox.there() == set()
+    assert {path.name: path.read_bytes() for path in archive.iterdir()} == {
+        "a.json": b"[1]\n",
+        "a.2.json": b"[22]\n",
+        "a.3.json": b"[333]\n",
+    }
+
+
 def to_another_file_system(source: Path, target: Path) -> None:
     """Rename nothing, as to another file system."""
     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source), None, str(target))
