@@ -54,6 +54,8 @@ class AlertLedger:
         changed = False
         current = {alert.finding.key: alert for alert in self._choose(firing)}
         for (key, severity), entry in list(self._entries.items()):
+            if self._entries[key, severity] is not entry:
+                continue  # The severity rose to that of an ended alert, whose entry the new one has replaced.
             alert = current.pop(key, None) if entry.ended_ms is None else None
             if alert is None:
                 changed |= self._age(key, severity, entry, now_ms)

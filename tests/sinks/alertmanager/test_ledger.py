@@ -109,6 +109,18 @@ def test_a_higher_severity_is_a_new_alert_and_severity_never_goes_down() -> None
     assert firing(ledger.since(-1)) == ["m1 critical"]
 
 
+def test_an_alert_that_becomes_critical_again_replaces_the_one_that_ended() -> None:
+    """In the same moment as the ended one is forgotten, it was forgotten too, and paged only with the next batch."""
+    ledger = AlertLedger(config(keep_firing_s=0), RULES)
+    ledger.update([poison(severity="warning")], NOW_MS)
+    ledger.update([poison(severity="critical")], NOW_MS + 1_000)
+    ledger.update([], NOW_MS + 2_000)
+    ledger.update([poison(severity="warning")], NOW_MS + 3_000)
+    ledger.update([poison(severity="critical")], NOW_MS + 2_001 + ENDED_KEPT_MS)
+    assert firing(ledger.since(-1)) == ["m1 critical"]
+    assert ended(ledger.since(-1)) == ["m1 warning"]
+
+
 def test_each_new_dead_letter_is_a_new_alert_even_when_there_are_too_many() -> None:
     """The newest dead letter gets its own alert; the oldest, which was already sent, makes room."""
     ledger = AlertLedger(config(max_per_queue=3, keep_firing_s=0), RULES)
