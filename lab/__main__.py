@@ -87,6 +87,8 @@ def detect(options: argparse.Namespace) -> int:
     seeds = options.seed or (*compare.SEEDS, *compare.HELD_OUT)
     selection = compare.Selection(options.only, options.kind, seeds, options.basis)
     began, rows, count = time.monotonic(), [], len(selection.runs())
+    if not count:
+        return _nothing_ran()
     for n, some in enumerate(compare.compare(selection, options.jobs), start=1):
         rows += some
         _progress(f"{n} of {count} runs, {time.monotonic() - began:.0f} s: {some[0]['scenario']}/{some[0]['kind']}")
@@ -131,7 +133,15 @@ def _keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def _nothing_ran() -> int:
+    """Say that no scenario is possible with the chosen options: otherwise all of none would hold."""
+    _progress("no scenario with such a name exists with the chosen options")
+    return 2
+
+
 def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace) -> int:
+    if not rows:
+        return _nothing_ran()
     held = sum(1 for row in rows if not row["broken"])
     print(f"\n{held} of {len(rows)} hold, {time.monotonic() - began:.0f} s")
     return 1 if options.strict and held < len(rows) else 0

@@ -34,3 +34,10 @@ def test_results_that_cannot_be_written_are_refused_before_the_run(tmp_path: Pat
         main(["detect", "--json", str(tmp_path / "file" / "detect.json")])
     assert ended.value.code == 2
     assert "detect.json: cannot be written: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["incidents", "detect"])
+def test_options_with_which_nothing_runs_are_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """ActiveMQ has no FIFO queues, so all of none would hold."""
+    assert main([command, "--only", "mq_slow", "--kind", "fifo"]) == 2
+    assert "no scenario" in capsys.readouterr().err
