@@ -6,9 +6,11 @@ Every connection is a file descriptor of the job's own process, which its checkp
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import h11
@@ -72,10 +74,41 @@ class Connections:
         )
 
 
-class LimitedConnection(H11Protocol):
-    """One connection, within the limits of `connections`; uvicorn creates it with `options`."""
+class LimitedListener(socket.socket):
+    """A listening socket that closes connections beyond the limits as it accepts them, before TLS has cost anything."""
 
-    _address: str | None = None
+    def __init__(self, listener: socket.socket, connections: Connections) -> None:
+        """Take over `listener`."""
+        super().__init__(listener.family, listener.type, listener.proto, fileno=listener.detach())
+        self._registry = connections
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, as a socket does. Raises `ConnectionAbortedError` for one that is refused."""
+        accepted, peer = super().accept()
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._registry.admit(address):
+            accepted.close()
+            raise ConnectionAbortedError  # asyncio goes on
+        return _Admitted(accepted, partial(self._registry.leave, address)), peer
+
+
+class _Admitted(socket.socket):
+    """An admitted connection, which leaves when it is closed."""
+
+    def __init__(self, accepted: socket.socket, leave: Callable[[], None]) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
+        self._leave: Callable[[], None] | None = leave
+
+    def close(self) -> None:
+        super().close()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+
+class LimitedConnection(H11Protocol):
+    """One connection, within the deadlines of `connections`; uvicorn creates it with `options`."""
+
     _deadline: asyncio.TimerHandle | None = None
     _awaited: str | None = None
     _read_deadline: asyncio.TimerHandle | None = None
@@ -85,12 +118,6 @@ class LimitedConnection(H11Protocol):
         self._registry = connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if isinstance(peer, tuple) else ""
-        if not self._registry.admit(address):
-            transport.abort()
-            return
-        self._address = address
         super().connection_made(transport)
         self._await_request()
 
@@ -98,15 +125,9 @@ class LimitedConnection(H11Protocol):
         self._disarm()
         if self._read_deadline is not None:
             self._read_deadline.cancel()
-        if self._address is None:
-            return
-        self._registry.leave(self._address)
-        self._address = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._address is None:
-            return
         super().data_received(data)
         self._await_request()
 

@@ -15,7 +15,7 @@ from types import TracebackType
 import uvicorn
 from starlette.applications import Starlette
 
-from sinks.http.connections import Connections, LimitedConnection, Loop
+from sinks.http.connections import Connections, LimitedConnection, LimitedListener, Loop
 
 _STOP_WITHIN_S = 5
 
@@ -74,7 +74,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     Raises PortInUseError or CannotListenError.
     """
     connections: Connections = app.state.connections
-    listener = _listen(host, port)
+    listener = LimitedListener(_listen(host, port), connections)
     config = uvicorn.Config(
         app,
         log_config=None,

@@ -385,6 +385,24 @@ def test_a_handshake_that_is_not_begun_has_the_deadline_of_the_limits(tls: Tls) 
         assert silent.recv(1) == b""
 
 
+def test_connections_without_a_handshake_count_too(tls: Tls) -> None:
+    """Each is a file descriptor of the job's process, though its TLS has not begun."""
+    limits = ConnectionLimits(per_address=4, handshake_within_s=60)
+    app = create_app(SnapshotStore(), HttpSettings(connections=limits))
+    with serve(app, port=0, tls=tls) as server, ExitStack() as stack:
+        here = (server.host, server.port)
+        held = [stack.enter_context(socket.create_connection(here, timeout=5)) for _ in range(4)]
+        with socket.create_connection(here, timeout=5) as beyond, suppress(ConnectionResetError):
+            assert beyond.recv(1) == b""
+        held[0].close()
+        trusting = ssl.create_default_context(cafile=str(tls.cert_file))
+
+        def answers() -> bool:
+            return httpx.get(f"{server.url}/-/healthy", verify=trusting).status_code == 200
+
+        until(answers, "the closed one has left", despite=httpx.TransportError)
+
+
 def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
     """The error names the certificate, before any thread is started."""
     broken = tmp_path / "broken.pem"
