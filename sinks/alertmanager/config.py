@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from alerts.config import BaseUrl
-from streaming.config.section import Count, Seconds, Secret, Section
+from streaming.config.section import NOT_A_TOKEN, Count, Seconds, Secret, Section, is_token
 from streaming.judge.findings.signals import Severity
 
 
@@ -37,13 +37,21 @@ class Destination(Section):
             raise ValueError("username needs a password: set password_file")
         if not basic and (self.password is not None or self.password_file is not None):
             raise ValueError("a password needs a username")
+        if self.token is not None and not is_token(self.token.get_secret_value()):
+            raise ValueError(f"the token {NOT_A_TOKEN}")
         return self
 
     def authorization(self) -> tuple[str, str] | str | None:
-        """Return (user, password), a bearer token, or None. Raises `OSError` if a file cannot be read."""
+        """Return (user, password), a bearer token, or None.
+
+        Raises `OSError` if a file cannot be read, `ValueError` if its content cannot be sent.
+        """
         if self.username is not None:
             return self.username, _secret(self.password, self.password_file) or ""
-        return _secret(self.token, self.token_file)
+        token = _secret(self.token, self.token_file)
+        if token is not None and not is_token(token):
+            raise ValueError(f"{self.token_file} {NOT_A_TOKEN}")
+        return token
 
 
 class AlertmanagerConfig(Section):
@@ -66,4 +74,9 @@ class AlertmanagerConfig(Section):
 def _secret(value: Secret, file: Path | None) -> str | None:
     if value is not None:
         return value.get_secret_value()
-    return file.read_text(encoding="utf-8").strip() if file is not None else None
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8 text") from None  # that error would quote it

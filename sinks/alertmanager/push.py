@@ -52,7 +52,7 @@ class AlertmanagerPush:
     ) -> None:
         """Start a thread per destination. `rules` gives names, links, labels and switches.
 
-        Raises `OSError` if a secret's file cannot be read.
+        Raises `OSError` if a secret's file cannot be read, `ValueError` if its content cannot be sent.
         """
         self._config = config
         self._rules = rules or AlertRulesConfig()

@@ -31,12 +31,15 @@ def explain(
     import httpx
 
     from queuewatch.tls import HTTP_FIX, is_plain_text
+    from streaming.config.section import NOT_A_TOKEN, is_token
 
     if not what.strip():
         raise CommandError("give the name of a queue, message, group or consumer")
     address = f"{url.rstrip('/')}/api/v1/explain/{quote(what, safe='')}"
     headers = {b"Accept": b"application/json" if as_json else b"text/plain"}
     if token := _token(token_file):
+        if not is_token(token):
+            raise CommandError(f"the token {NOT_A_TOKEN}")
         headers[b"Authorization"] = b"Bearer " + token.encode()
     # A URL may hold a user and a password.
     shown = re.sub(r"//[^/]*@", "//", url)

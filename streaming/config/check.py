@@ -18,6 +18,7 @@ from streaming.config.errors import ConfigError, ConfigErrors
 from streaming.config.external_sections import COLLECTOR_SECTIONS
 from streaming.config.model import Config
 from streaming.config.other_variables import unread
+from streaming.config.section import NOT_A_TOKEN, is_token
 from streaming.config.service import QuarantineSection, SignalLogSection
 
 T = TypeVar("T")
@@ -206,11 +207,23 @@ def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
     is_secret = str(key[-1]).endswith(("token_file", "password_file")) and key[0] != "http"
     try:
         with path.open("rb") as file:
-            if is_secret and not file.read(_LONGEST_SECRET).strip():
-                return ConfigError(dotted_name(key), f"{path} is empty", "Write the secret to it, or remove the key")
-            file.read(1)
+            content = file.read(_LONGEST_SECRET if is_secret else 1)
     except OSError as error:
         return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")
     except ValueError:
         return ConfigError(dotted_name(key), f"{str(path)!r}: the name has a NUL byte", "Configure another file")
-    return None
+    if not is_secret:
+        return None
+    problem = _unusable(content, is_bearer=str(key[-1]).endswith("token_file"))
+    return ConfigError(dotted_name(key), f"{path} {problem}", "Write the secret to it, or remove the key") if problem else None
+
+
+def _unusable(secret: bytes, *, is_bearer: bool) -> str:
+    """Return what is wrong with the content of a secret's file, without quoting it; nothing if it can be used."""
+    try:
+        text = secret.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        return "is not UTF-8 text"
+    if not text:
+        return "is empty"
+    return NOT_A_TOKEN if is_bearer and not is_token(text) else ""

@@ -46,6 +46,14 @@ Secret = Annotated[SecretStr | None, FromEnvironment()]
 """A password or token. In the configuration file, the key `…_file` names the file that contains it."""
 
 
+NOT_A_TOKEN: Final = "has characters that cannot be sent in a header: a token is one line of printable ASCII"
+
+
+def is_token(text: str) -> bool:
+    """Whether a bearer token can be sent in a header; if not, say `NOT_A_TOKEN`: a client's own error would quote it."""
+    return text.isascii() and text.isprintable() and text == text.strip()
+
+
 NEEDS_SECRET: Final = "needs_secret"
 """The type of an error about a missing secret. Its context names the key as `secret`; the model does not know its own place."""
 

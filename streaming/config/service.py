@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from streaming.config.kafka import KafkaTopic
-from streaming.config.section import Bytes, Count, Properties, Seconds, Secret, Section
+from streaming.config.section import NOT_A_TOKEN, Bytes, Count, Properties, Seconds, Secret, Section, is_token
 from streaming.judge.metrics import METRIC_BY_NAME
 
 SPARK_CONF_OWNED = frozenset(
@@ -117,11 +117,8 @@ class AuthSection(Section):
 
 def _bearer(given: SecretStr | None, file: Path | None) -> str | None:
     token = _secret(given, file)
-    if token is not None and not (token.isascii() and token.isprintable() and token == token.strip()):
-        raise ValueError(
-            f"{file if given is None else 'the token'} has characters that clients cannot send in a header: "
-            "a token is one line of printable ASCII"
-        )
+    if token is not None and not is_token(token):
+        raise ValueError(f"{file if given is None else 'the token'} {NOT_A_TOKEN}")
     return token
 
 

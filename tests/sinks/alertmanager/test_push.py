@@ -328,9 +328,20 @@ def test_an_unreadable_secret_fails_at_the_start(tmp_path: Path) -> None:
         AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url="http://x", token_file=tmp_path / "nowhere"),)))
 
 
+@pytest.mark.parametrize("content", [b"hush\nhush", "hüsh".encode(), b"\xffhush"])
+def test_a_token_that_cannot_be_sent_is_named_but_not_shown(tmp_path: Path, content: bytes) -> None:
+    """The error of an HTTP client would quote it in the log."""
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    with pytest.raises(ValueError, match=str(token)) as caught:
+        AlertmanagerPush(AlertmanagerConfig(destinations=(Destination(url="http://127.0.0.1:1", token_file=token),)))
+    assert "sh" not in str(caught.value).replace(str(token), "")
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [
+        ({"destinations": [{"url": "http://a", "token": "hush\nhush"}]}, "the token has characters"),
         ({"destinations": []}, "at least 1 item"),
         ({"destinations": [{"url": "alertmanager:9093"}]}, "begin it with http:// or https://"),
         ({"destinations": [{"url": "http://a", "username": "me"}]}, "set password_file"),

@@ -219,6 +219,12 @@ def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, op
     [
         pytest.param("\n", "token is empty. Write the secret to it, or remove the key", id="empty"),
         pytest.param(None, "token: No such file or directory. Create the file, or configure another one", id="missing"),
+        pytest.param(
+            "hush\nhush",
+            "token has characters that cannot be sent in a header: a token is one line of printable ASCII. "
+            "Write the secret to it, or remove the key",
+            id="two lines",
+        ),
     ],
 )
 def test_an_unusable_token_of_an_alertmanager_is_refused_by_run_and_by_the_check(
@@ -555,6 +561,18 @@ def test_explain_says_how_to_give_a_token(in_process: Run, guarded: str, tmp_pat
     done = in_process("explain", "orders", "--url", guarded, "--token-file", tmp_path / "absent")
     assert done.returncode == 1
     assert f"cannot read the token file {tmp_path / 'absent'}: No such file" in done.stderr
+
+
+@pytest.mark.parametrize("token", ["hush\nhush", "hüsh"])
+def test_explain_does_not_print_a_token_that_cannot_be_sent(
+    in_process: Run, guarded: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The HTTP client's own error quotes it."""
+    monkeypatch.setenv("QUEUEWATCH_TOKEN", token)
+    done = in_process("explain", "orders", "--url", guarded)
+    assert done.returncode == 1
+    assert "the token has characters that cannot be sent in a header" in done.stderr
+    assert "sh" not in done.stderr.removeprefix("queuewatch: the token has characters that cannot be sent in a header")
 
 
 def test_explain_does_not_print_a_password_of_its_url(in_process: Run) -> None:

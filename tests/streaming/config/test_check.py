@@ -99,7 +99,7 @@ def test_a_token_that_clients_cannot_send_is_named_but_not_shown(tmp_path: Path,
     with pytest.raises(ConfigErrors) as caught:
         check_files(load_config(path, {} if in_file else {variable: token}))
     (error,) = caught.value.errors
-    assert str(error).startswith(f"{section}: {file if in_file else 'the token'} has characters that clients cannot send")
+    assert str(error).startswith(f"{section}: {file if in_file else 'the token'} has characters that cannot be sent")
     assert "sh" not in str(error).replace(str(file), "")
 
 
