@@ -5,42 +5,78 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import boto3
+import jmespath  # type: ignore[import-untyped]
 import pytest
+from botocore import xform_name
 
 from alerts.checks import sqs
 from tests.services.moto_sqs import MotoSqs
 
 _AWS = """\
-#!{python}
-import sys, boto3, jmespath
-from botocore import xform_name
-operation, words = sys.argv[2], sys.argv[3:]
-given = dict(zip(words[::2], words[1::2]))
-query = given.pop("--query"); assert given.pop("--output") == "text"
-client = boto3.client("sqs")
-names = {{xform_name(name, "-"): name for name in client.meta.service_model.operation_names}}
-members = client.meta.service_model.operation_model(names[operation]).input_shape.members
-known = {{"--" + xform_name(name, "-"): (name, shape) for name, shape in members.items()}}
-call = {{known[k][0]: [v] if known[k][1].type_name == "list" else v for k, v in given.items()}}
-answer = jmespath.search(query, getattr(client, operation.replace("-", "_"))(**call))
-print(answer)
+#!/bin/sh
+printf '%s\\0' "$AWS_DEFAULT_REGION" "$@" | curl -fsS --noproxy '*' --data-binary @- {url}
 """
-"""The AWS CLI as far as `use_queue` calls it, in this environment's boto3."""
+"""The AWS CLI as far as `use_queue` calls it. It asks the test: a Python with boto3 would take half a second at each call."""
+
+
+class _Cli(BaseHTTPRequestHandler):
+    """Does what the AWS CLI would do with its arguments, and answers with its output."""
+
+    endpoint: str
+
+    def do_POST(self) -> None:
+        region, *words, _ = self.rfile.read(int(self.headers["Content-Length"])).decode().split("\0")
+        answer = f"{_output(self.endpoint, region, words)}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+def _output(endpoint: str, region: str, words: Sequence[str]) -> object:
+    service, operation, *options = words
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    query = given.pop("--query")
+    assert (service, given.pop("--output")) == ("sqs", "text")
+    client = _client(endpoint, region)
+    model = client.meta.service_model
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    members = model.operation_model(names[operation]).input_shape.members
+    known = {"--" + xform_name(name, "-"): (name, shape) for name, shape in members.items()}
+    call = {known[k][0]: [v] if known[k][1].type_name == "list" else v for k, v in given.items()}
+    return jmespath.search(query, getattr(client, operation.replace("-", "_"))(**call))
+
+
+@cache
+def _client(endpoint: str, region: str) -> Any:
+    return boto3.client("sqs", region, endpoint_url=endpoint, aws_access_key_id="testing", aws_secret_access_key="testing")
 
 
 @pytest.fixture
-def environment(tmp_path: Path, sqs_environment: Mapping[str, str]) -> dict[str, str]:
+def environment(tmp_path: Path, moto_sqs: MotoSqs, sqs_environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """An environment with that `aws` on PATH, in a region of moto."""
-    aws = tmp_path / "aws"
-    aws.write_text(_AWS.format(python=sys.executable))
-    aws.chmod(0o755)
-    return {**sqs_environment, "PATH": f"{tmp_path}{os.pathsep}{sqs_environment['PATH']}", "AWS_DEFAULT_REGION": "elsewhere"}
+    handler = type("Handler", (_Cli,), {"endpoint": moto_sqs.endpoint})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        aws = tmp_path / "aws"
+        aws.write_text(_AWS.format(url=f"http://127.0.0.1:{server.server_port}"))
+        aws.chmod(0o755)
+        yield {**sqs_environment, "PATH": f"{tmp_path}{os.pathsep}{sqs_environment['PATH']}", "AWS_DEFAULT_REGION": "elsewhere"}
+        server.shutdown()
+        thread.join()
 
 
 def test_both_versions_of_the_aws_cli_get_the_region(environment: dict[str, str]) -> None:
@@ -61,9 +97,7 @@ def _variables(environment: Mapping[str, str], first: str, then: str) -> dict[st
 
 def test_use_queue_sets_the_variables_of_source_and_dead_letter_queues(environment: dict[str, str], moto_sqs: MotoSqs) -> None:
     """An alert about a dead-letter queue names that queue: its checks need DLQ_ARN, and then those of the source queue."""
-    client = boto3.client(
-        "sqs", "eu-west-1", endpoint_url=moto_sqs.endpoint, aws_access_key_id="testing", aws_secret_access_key="testing"
-    )
+    client = _client(moto_sqs.endpoint, "eu-west-1")
     name = uuid.uuid4().hex
     dead_url = client.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
     dead_arn = client.get_queue_attributes(QueueUrl=dead_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
