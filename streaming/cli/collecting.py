@@ -14,7 +14,7 @@ from queuewatch.transports.kafka import KafkaTransport
 from sources.collect import CollectorRefused, collector_class, config_model, kind_of, run_collector
 from streaming.cli.errors import UnusableConfig
 from streaming.cli.signals import stopped_by_signals
-from streaming.config.check import unread_variables
+from streaming.config.check import check_files_of, unread_variables
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config
@@ -85,6 +85,7 @@ def destination_of(config: Config, to: str | None) -> str | Transport:
         return url
     source = config.source
     if source.kafka is not None:
+        check_files_of(source.kafka, "source.kafka")
         options = source.kafka.python_options()
         return KafkaTransport(options.pop("bootstrap_servers"), source.kafka.topics[0], **options)
     if source.spool is not None and not urlsplit(source.spool.folder).scheme:

@@ -70,6 +70,8 @@ def run_service(
     monitor = Monitor()
     with ExitStack() as stack:
         # First everything that can fail at once, because Spark takes seconds to start.
+        if config.source.kafka is not None:
+            check_files_of(config.source.kafka, "source.kafka")
         check_http(config)
         push = _alertmanager(config)
         if push is not None:

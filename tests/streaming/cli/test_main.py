@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -212,6 +213,31 @@ def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, op
         run_service(config, threading.Event())
     assert exit_code(caught.value) == EXIT_USAGE
     assert str(caught.value) == f"http.ingest: {token} is empty. Write the secret to it, or remove the key"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "password: No such file or directory. Create the file, or configure another one"),
+        (b"", "password is empty. Write the secret to it, or remove the key"),
+        (b"\xff", "password is not UTF-8 text. Write the secret to it, or remove the key"),
+    ],
+)
+def test_an_unusable_password_for_kafka_is_refused_by_run_and_by_collectors(
+    in_process: Run, tmp_path: Path, content: bytes | None, says: str
+) -> None:
+    """`run` said that no broker answers, and collectors, which send there by default, ended with a traceback."""
+    if content is not None:
+        (tmp_path / "password").write_bytes(content)
+    (tmp_path / "q.yaml").write_text(
+        "http: {port: 0}\nsource: {kafka: {bootstrap_servers: ['127.0.0.1:1'], topics: [t], security_protocol: SASL_SSL, "
+        f"sasl_mechanism: PLAIN, sasl_username: u, sasl_password_file: '{tmp_path}/password'}}}}\n"
+    )
+    message = f"source.kafka.sasl_password_file: {tmp_path}/{says}"
+    done = in_process("collect", "sqs", "--config", "q.yaml")
+    assert (done.returncode, done.stderr) == (EXIT_USAGE, f"queuewatch: {message}\n")
+    with pytest.raises(ConfigErrors, match=re.escape(message)):
+        run_service(load_config(tmp_path / "q.yaml", {}), threading.Event())
 
 
 @pytest.mark.parametrize(
