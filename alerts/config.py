@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -30,6 +31,13 @@ def _label(name: str) -> str:
 def _base_url(url: str) -> str:
     if not re.match(r"https?://[^\s]+\Z", url):
         raise ValueError(f"{url!r} is not a URL: begin it with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        valid = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port beyond 65535, or half of an IPv6 address
+        valid = False
+    if not valid:
+        raise ValueError("it is not a URL: after http:// or https:// come the host, and maybe a colon and a port")
     return url.rstrip("/")
 
 

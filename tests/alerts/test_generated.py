@@ -248,6 +248,8 @@ def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
         ({"labels": {"a-b": "x"}}, "is not a label name"),
         ({"keep_labels": ["0x"]}, "is not a label name"),
         ({"grafana_url": "grafana:3000"}, "begin it with http://"),
+        ({"grafana_url": "http://:3000"}, "come the host"),
+        ({"page_url": "http://["}, "come the host"),
         ({"job": 'a"b'}, "should match pattern"),
         ({"interval_s": 0}, "greater than 0"),
     ],
