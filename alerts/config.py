@@ -51,7 +51,7 @@ class AlertSwitch(Section):
     enabled: bool = True
     severity: Severity | None = None
     """Replaces the severity of the judge or the catalogue."""
-    limit: float | None = None
+    limit: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """The limit of a raw-metric alert, in the unit given in the catalogue. Limits of signals are set in `judge`."""
     for_s: Seconds | None = None
     """How long the expression must hold, in seconds."""

@@ -236,6 +236,8 @@ def test_each_alert_can_be_switched_off_alone(entry: Any) -> None:
     [
         ({"rules": {"PoisonMesage": {}}}, "did you mean PoisonMessage?"),
         ({"rules": {"PoisonMessage": {"limit": 5}}}, "judge.thresholds: poison_receives"),
+        ({"rules": {"MessageTooOld": {"limit": float("nan")}}}, "finite number"),  # JSON, and so Grafana, has neither
+        ({"rules": {"MessageTooOld": {"limit": float("inf")}}}, "finite number"),
         ({"rules": {"JobDown": {"exclude_queues": "x"}}}, "JobDown is not about a queue"),
         ({"rules": {"PoisonMessage": {"exclude_queues": "("}}}, "is not a regular expression"),
         ({"rules": {"PoisonMessage": {"only_queues": "(?!test).*"}}}, "in Prometheus, whose syntax"),
