@@ -126,7 +126,7 @@ def _as_file(events: Sequence[Event] | Sequence[ArrivedEvent], settings: Setting
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.ndjson"
         path.write_bytes(encode_ndjson(cast(Sequence[Event], events)))
-        recording = read_recording([path], decode_records, settings.lateness_ms)
+        recording = read_recording([path], decode_records, settings)
     if recording.unreadable:
         raise ValueError(f"the simulator wrote an event that cannot be read: {recording.unreadable[0]}")
     return recording

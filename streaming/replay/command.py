@@ -55,7 +55,7 @@ def run_replay(
         until_ms = None if until is None else _parsed("--until", parse_time_ms, until)
         # Report every unreadable line.
         decode = partial(decode_records, most_kept=sys.maxsize)
-        recording = read_recording(files, decode, settings.lateness_ms)
+        recording = read_recording(files, decode, settings)
         check_steps(recording, every_ms, until_ms)
         _check_writable(report, files)
     except ReplayError as error:

@@ -22,8 +22,7 @@ from streaming.core.events.ahead import AHEAD_MS, clamp_future_times
 from streaming.core.events.attributes import read_attributes
 from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
-from streaming.core.settings import QueueName
-from streaming.core.state.queues import NEVER
+from streaming.core.settings import QueueName, Settings
 from streaming.replay.content import name_of, read_content, records_by_line, refuse_binary
 from streaming.replay.errors import ReplayError
 
@@ -82,14 +81,15 @@ class Recording:
         return int(self.takes_effect[-1]) if len(self.takes_effect) else None
 
 
-def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> Recording:
+def read_recording(paths: Sequence[Path], decode: Decoder, settings: Settings) -> Recording:
     """Read all files. Raises ReplayError for a file that cannot be opened or cannot contain events."""
     tables: list[pa.Table] = []
     came: list[Ints] = []
     unreadable: list[Unreadable] = []
     late: dict[str, tuple[int, int]] = {}
+    lateness_ms = settings.lateness_ms
     for path in paths:
-        table, came_at, bad = _read_file(path, decode, lateness_ms)
+        table, came_at, bad = _read_file(path, decode, settings)
         tables.append(table)
         came.append(came_at)
         unreadable += bad
@@ -108,7 +108,7 @@ def read_recording(paths: Sequence[Path], decode: Decoder, lateness_ms: int) -> 
     return Recording(events.take(pa.array(order)), takes_effect[order], unreadable, late, _ordered_queues(events))
 
 
-def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table, Ints, list[Unreadable]]:
+def _read_file(path: Path, decode: Decoder, settings: Settings) -> tuple[pa.Table, Ints, list[Unreadable]]:
     content = read_content(path)
     by_line = records_by_line(content)
     if by_line is None:
@@ -125,11 +125,9 @@ def _read_file(path: Path, decode: Decoder, lateness_ms: int) -> tuple[pa.Table,
     if decoded.invalid and not len(events):
         refuse_binary(path, content)
     at = events["at"].to_numpy() if len(events) else np.zeros(0, dtype=np.int64)
-    came_at = arrival_times(at, lateness_ms)
-    # The time of an event dated after its arrival is clamped, as in a live run; smaller differences cannot be detected.
-    limit = np.where(at > came_at, came_at, NEVER)
-    if (limit < NEVER).any():
-        events = clamp_future_times(events, limit, 0)
+    came_at = arrival_times(at, settings.lateness_ms)
+    # Times after an event's arrival are clamped, as in a live run. One whose own time is not believed is certainly ahead.
+    events = clamp_future_times(events, came_at, np.where(at > came_at, 0, settings.skew_allowance_ms))
     lines = line[order]
     bad = []
     for one in sorted(invalid, key=lambda i: i.line or 0):

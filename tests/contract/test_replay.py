@@ -361,6 +361,13 @@ def test_an_event_of_a_clock_decades_ahead_does_not_drag_the_time_there(tmp_path
     assert (counted["accepted"], counted["ahead"]) == (len(TWO), 1)
 
 
+def test_a_message_sent_by_a_clock_ahead_has_an_age(tmp_path: Path) -> None:
+    """It counts from the first event about it; the sender's clock is a day ahead."""
+    lines = replayed([ev("received", 0, message_id="m", sent_at=ms(86_400), invisible_until=ms(30))], tmp_path, until_s=120)
+    assert lines.metric("oldest_message_age_seconds", scope="all") == {60: 60, 120: 120}
+    assert lines.metric("events_total", result="ahead") == {60: 1, 120: 1}
+
+
 def test_an_event_of_a_clock_years_behind_on_the_first_line_does_not_hold_the_time_there(tmp_path: Path) -> None:
     """It is late, and changes nothing else; the replay begins with the events that are not."""
     path = tmp_path / "events"

@@ -47,7 +47,7 @@ def tracked(cell: Cell, folder: Path, trigger_ms: int) -> list[Merged]:
     recording = SCENARIOS[cell.scenario](cell.kind, cell.seed)
     path = folder / "recording.ndjson"
     path.write_bytes(encode_ndjson(seen(recording, cell.instrumentation)))
-    made = steps(read_recording([path], decode_records, SETTINGS.lateness_ms), 60_000, recording.ends_at)
+    made = steps(read_recording([path], decode_records, SETTINGS), 60_000, recording.ends_at)
     return [merged for _, merged in with_trigger_interval(trigger_ms)(made, SETTINGS)]
 
 

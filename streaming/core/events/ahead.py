@@ -21,14 +21,16 @@ _ENDS = ("invisible_until", "visible_at")
 """Times that lie in the future by nature; they move with their event."""
 
 
-def clamp_future_times(table: pa.Table, now: int | Array, allowance_ms: int) -> pa.Table:
+def clamp_future_times(table: pa.Table, now: int | Array, allowance_ms: int | Array) -> pa.Table:
     """Move times of a wire-format table that are more than `allowance_ms` ahead back to `now`.
 
-    `now` is one time for all rows, or one per row. An event's other times are shifted by the same amount. Returns the table
-    unchanged when no time is ahead.
+    `now` and the allowance are one value for all rows, or one per row. An event's other times are shifted by the same amount.
+    Returns the table unchanged when no time is ahead.
     """
-    latest = int(np.min(now)) + allowance_ms
-    if not len(table) or all(_latest(table, name) <= latest for name in _PAST):
+    if not len(table):
+        return table
+    latest = int(np.min(now + allowance_ms))
+    if all(_latest(table, name) <= latest for name in _PAST):
         return table
     limit = np.broadcast_to(np.asarray(now, dtype=np.int64), (len(table),))
     times = {name: int_column(table.column(name)) for name in _PAST}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.wire import decode_records
 from streaming.core.events.ahead import AHEAD_MS
-from streaming.core.settings import QueueName
+from streaming.core.settings import QueueName, Settings
 from streaming.replay.recording import MOST_STEPS, arrival_times, check_steps, read_recording
 
 HOUR, DAY, LATENESS_MS = 3_600_000, 86_400_000, 600_000
@@ -111,13 +111,27 @@ def test_an_event_of_2096_makes_no_recording_of_seventy_years(tmp_path: Path) ->
     one, other = tmp_path / "one.ndjson", tmp_path / "other.ndjson"
     one.write_text("\n".join([sent(0, "a"), sent(FAR, "b"), sent(HOUR, "c")]))
     other.write_text(sent(5, "d"))
-    recording = read_recording([one, other], decode_records, 600_000)
+    recording = read_recording([one, other], decode_records, Settings())
     check_steps(recording, 1_000, None)
     found = [(e["message_id"], e["at"] - T0, e[AHEAD_MS]) for e in recording.events.to_pylist()]
     assert found == [("a", 0, 0), ("b", 0, FAR), ("d", 5, 0), ("c", HOUR, 0)]
     assert (recording.takes_effect - T0).tolist() == [0, 0, 5, HOUR]
     assert recording.last_at == T0 + HOUR
     assert FAR // 1_000 > MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "kept", "ahead_ms"),
+    [(5_000 + 300_000, 5_000 + 300_000, 0), (5_000 + 300_001, 5_000, 300_001), (FAR, 5_000, FAR - 5_000)],
+    ids=["within the allowance", "beyond it", "2096"],
+)
+def test_a_send_time_after_the_arrival_is_brought_back(tmp_path: Path, sent_at: int, kept: int, ahead_ms: int) -> None:
+    """As in a live run: the clock of a producer that is ahead would give its messages no age until then."""
+    path = tmp_path / "events.ndjson"
+    ahead = json.loads(sent(5_000, "b")) | {"type": "received", "sent_at": T0 + sent_at}
+    path.write_text("\n".join([sent(0, "a"), json.dumps(ahead), sent(2 * HOUR, "c")]))
+    _, found, _ = read_recording([path], decode_records, Settings()).events.to_pylist()
+    assert (found["at"] - T0, found["sent_at"] - T0, found.get(AHEAD_MS, 0)) == (5_000, kept, ahead_ms)
 
 
 @pytest.mark.parametrize(
@@ -135,5 +149,5 @@ def test_which_queues_of_a_recording_keep_order(tmp_path: Path, fields: dict[str
     """Those of kind fifo, as the attribute itself says, and those of which an event says so."""
     path = tmp_path / "events.ndjson"
     path.write_text(json.dumps({"at": T0, "system": "aws_sqs", "queue": "orders", **fields}))
-    found = read_recording([path], decode_records, LATENESS_MS).ordered_queues
+    found = read_recording([path], decode_records, Settings()).ordered_queues
     assert found == ({QueueName("aws_sqs", "", "orders")} if ordered else set())
