@@ -19,8 +19,9 @@ def test_an_application_gets_the_same_answers(upstream: str, shared_proxy: Proxy
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("upstream", ["elasticmq"], indirect=True)
 def test_a_long_poll_of_20_s_ends_as_it_does_without_the_proxy(upstream: str, shared_proxy: Proxy) -> None:
-    """Both polls run at the same time, so the test waits only once."""
+    """Both polls run at the same time, and at one server, so the test waits only once."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(2) as pool:
