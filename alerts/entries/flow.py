@@ -256,6 +256,8 @@ QUEUE_SILENT = Entry(
         "queue is that new).",
         "Since then at least {silent_messages} messages were due at the rate of that hour, and at the rate of the same time "
         "yesterday if it is known, but none arrived.",
+        "If sends are not reported but the broker's counts are, it is known only until 90 s before the latest count that none "
+        "arrived: messages may wait for consumers that are away.",
         "Its severity is info, or critical if `silent_pages` is set to 1 for the queue's pattern (default {silent_pages}).",
     ),
     thresholds=("silent_messages", "silent_pages"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER
+from streaming.judge.broker_counts import COUNT_LAG_MS
 from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import DAY_MS, HOUR_MS, Context
 from streaming.judge.findings import measures
@@ -33,8 +34,10 @@ class Expected(NamedTuple):
     """When the last message came (epoch milliseconds), and how many were due since, by each of two rates."""
 
     last_at: int
+    known_until: int
+    """Until when it is known that none came."""
     due: float
-    """By the rate of the hour before."""
+    """Until then, by the rate of the hour before."""
     due_as_yesterday: float
 
 
@@ -43,7 +46,8 @@ def _silence(c: Context) -> Measured | None:
     expected = _expected(c)
     if expected is None:
         return None
-    return measures.silence(expected.last_at, c.now, min(expected.due, expected.due_as_yesterday), c.thresholds)
+    due = min(expected.due, expected.due_as_yesterday)
+    return measures.silence(expected.last_at, expected.known_until, due, c.thresholds)
 
 
 @condition("messages_expected")
@@ -83,6 +87,11 @@ def queue_silent(c: Context) -> Iterator[Finding | Near]:
             "due. Check its producers."
         ),
     }
+    if not c.summary.total("sent") and "visible" not in c.summary.attributes:
+        evidence["summary"] = (
+            f"No message of {c.name.queue} has been received for {duration_ms(c.now - expected.last_at)}; at its usual rate "
+            f"{due} were due. Neither its sends nor counts are reported: check its producers and its consumers."
+        )
     yield c.finding("QueueSilent", "critical" if c.thresholds.silent_pages else "info", since, evidence)
 
 
@@ -115,7 +124,7 @@ def _overdue_from(c: Context, expected: Expected) -> int:
     """Return when nearly enough is due by the rate of the hour before (epoch milliseconds)."""
     if expected.due <= 0:
         return NEVER
-    limit_ms = measures.silence(expected.last_at, c.now, expected.due, c.thresholds).limit
+    limit_ms = measures.silence(expected.last_at, expected.known_until, expected.due, c.thresholds).limit
     return expected.last_at + math.ceil((1 - RATE_CHANGES_RATIO) * limit_ms)
 
 
@@ -147,8 +156,8 @@ def _expected(c: Context) -> Expected | None:
     remembered_at = c.memory.since.get(expected_since.name)
     # The samples thin out around it: a message that came between these two is still the one that was the last before.
     came_at = remembered_at if remembered_at is not None and before < remembered_at <= known_by else known_by
-    last_at = max(came_at, _unreported_at(c))
-    if c.now - last_at < 60_000 or past.change("touched_unsent", max(last_at, known_by)) > 0:
+    last_at, known_until = max(came_at, _unreported_at(c)), _known_until(c)
+    if known_until - last_at < 60_000 or past.change("touched_unsent", max(last_at, known_by)) > 0:
         # In the second case messages come, but their sends are not reported.
         return None
     start = past.last_before(last_at - HOUR_MS)
@@ -162,11 +171,21 @@ def _expected(c: Context) -> Expected | None:
             return None
     # The samples thin out: the one from before the hour is ever older.
     rate = (int(came[steps[-1] + 1]) - int(came[max(start, 0)])) / (last_at - int(past.times[max(start, 0)]))
-    due = rate * (c.now - last_at)
+    due = rate * (known_until - last_at)
     yesterday = due
     if int(past.at[0]) <= last_at - DAY_MS:
-        yesterday = float(came[past.last_before(c.now - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
-    return Expected(last_at, due, yesterday)
+        yesterday = float(came[past.last_before(known_until - DAY_MS)] - came[max(past.last_before(last_at - DAY_MS), 0)])
+    return Expected(last_at, known_until, due, yesterday)
+
+
+def _known_until(c: Context) -> int:
+    """Return until when it is known whether messages came (epoch milliseconds).
+
+    If sends are not reported, nothing may be received because the consumers are away. Only a count shows that nothing waits for
+    them, and it may be late.
+    """
+    counted = c.summary.attributes.get("visible")
+    return c.now if c.summary.total("sent") or counted is None else min(counted.at - COUNT_LAG_MS, c.now)
 
 
 def _unreported_at(c: Context) -> int:
