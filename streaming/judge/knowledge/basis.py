@@ -81,6 +81,8 @@ class Signs(NamedTuple):
     shown_again: bool
     """Consumers worked for as long as the counts must agree after a contradiction. In a backlog that only grows, what unseen
     consumers took before becomes too small a part to be noticed."""
+    stands: bool
+    """Nothing was taken from the backlog for as long as counts must agree, or that was so when the counts began to agree."""
     dead_letters: bool
     """It is a dead-letter queue, which needs no consumer."""
     unseen_moves: str = ""
@@ -184,9 +186,10 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
         return BasisReason("unknown", "nothing is reported any more", f"start a collector, or {consumers}")
     few_sends = seen.unsent_ratio is not None and seen.unsent_ratio > MOST_UNSENT_RATIO
     # 2. "Where nothing contradicts that everything is reported, it is."
-    # Before the first delivery, sends and counts agree by chance as long as there are few.
+    # Before the first delivery, sends and counts agree by chance as long as there are few, and until a burst is received.
     # Messages in flight, of which no delivery was ever reported, show consumers that do not report.
     counted = e.counted_sum + e.visible_sum >= FEWEST_COUNTED and e.tracked.is_long(now) and not e.in_flight_sum
+    counted &= signs.stands
     # That nothing is received from a dead-letter queue is no sign that a consumer is missing: one count of its messages will do.
     counted |= signs.dead_letters and e.counted_sum + e.visible_sum > 0 and e.tracked.agreed > 0
     demonstrated = seen.deliveries or counted

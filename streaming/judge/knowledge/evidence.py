@@ -173,6 +173,10 @@ class Evidence:
         """Whether there was a count of any kind, with the messages in flight or without."""
         return self.seen_at > 0 or self.backlog_at > 0
 
+    def stands_for_ms(self, now: int) -> int:
+        """Return for how long counts have shown a backlog from which nothing is taken."""
+        return now - (self.frozen_since or self.backlog_since or now)
+
     def was_compared(self) -> bool:
         """Whether any count was compared with what is tracked."""
         return self.tracked.agreed_since > 0 or self.tracked.contradicted_at > 0
