@@ -185,9 +185,9 @@ class Evidence:
         """Whether the counts have agreed for long, one by one and in sum."""
         return self.tracked.is_long(now) and self._sums_are_close(ESTABLISHED_RATIO)
 
-    def agreed_while_active_ms(self, last_received_at: int) -> int:
-        """Return for how long counts have agreed while consumers worked, as counts or reported receives show."""
-        return max(self.life_at, last_received_at) - (self.tracked.agreed_since or NEVER)
+    def agreed_while_settled_ms(self, last_settled_at: int) -> int:
+        """Return for how long counts have agreed while messages were reported to leave."""
+        return last_settled_at - (self.tracked.agreed_since or NEVER)
 
     def agrees_on_messages(self) -> bool:
         """Whether counts of enough messages agree: counts of none agree with a partly tracked queue as well."""

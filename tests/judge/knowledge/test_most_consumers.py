@@ -1,4 +1,4 @@
-"""Nine of ten consumers report, and then all of them die: what the tenth took before must not become the oldest message."""
+"""Nine of ten consumers report, and then all die or fail: what the tenth took before must not become the oldest message."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ PER_S, WORKED_ON_S = 3, 4
 DEATH_S, END_S = 480, 1_500
 
 
-@pytest.fixture(scope="module")
-def dying() -> Judged:
-    """Judge every ten seconds, with exact counts every thirty."""
+@pytest.fixture(scope="module", params=["die", "fail"])
+def dying(request: pytest.FixtureRequest) -> Judged:
+    """Judge every ten seconds, with exact counts every thirty. Instead of dying, all may begin to fail: they go on receiving."""
+    fail = request.param == "fail"
     events: Events = []
     spans: list[tuple[float, float, float]] = []
     for i in range(PER_S * END_S):
@@ -29,10 +30,17 @@ def dying() -> Judged:
         if i % 10 and got < END_S:
             events.append(ev("received", got, **name, receive_count=1, consumer=f"w{i % 10}"))
             events.append(ev("deleted", got + WORKED_ON_S, **name, consumer=f"w{i % 10}"))
+    retried = [f"m{PER_S * DEATH_S + i}" for i in range(9)] if fail else []
+    for at in range(DEATH_S + 60, END_S, 20):
+        for i, message_id in enumerate(retried):
+            about = {"message_id": message_id, "consumer": f"w{i + 1}"}
+            events.append(ev("received", at, **about, receive_count=1 + (at - DEATH_S) // 20))
+            events.append(ev("released", at + 15, **about))
     for at in range(30, END_S, 30):
+        retries = len(retried) if at > DEATH_S + 60 and 0 < at % 20 <= 15 else 0
         counts = {
-            "visible": sum(sent <= at < got for sent, got, _ in spans),
-            "in_flight": sum(got <= at < gone for _, got, gone in spans),
+            "visible": sum(sent <= at < got for sent, got, _ in spans) - retries,
+            "in_flight": sum(got <= at < gone for _, got, gone in spans) + retries,
         }
         events.append(ev("queue_state", at, attributes={**counts, "delayed": 0, "visibility_timeout_s": 30}))
     return judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, END_S))
