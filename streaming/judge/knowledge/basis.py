@@ -79,7 +79,7 @@ class Signs(NamedTuple):
     left_out: bool
     """Messages are not tracked for want of room."""
     shown_again: bool
-    """Messages left for as long as the counts must agree after a contradiction. In a backlog that only grows, what unseen
+    """Consumers worked for as long as the counts must agree after a contradiction. In a backlog that only grows, what unseen
     consumers took before becomes too small a part to be noticed, also while all of them receive and fail."""
     stands: bool
     """Nothing was taken from the backlog for as long as counts must agree, or that was so when the counts began to agree."""

@@ -185,9 +185,15 @@ class Evidence:
         """Whether the counts have agreed for long, one by one and in sum."""
         return self.tracked.is_long(now) and self._sums_are_close(ESTABLISHED_RATIO)
 
-    def agreed_while_settled_ms(self, last_settled_at: int) -> int:
-        """Return for how long counts have agreed while messages were reported to leave."""
-        return last_settled_at - (self.tracked.agreed_since or NEVER)
+    def agreed_with_consumers(self, *, last_received_at: int, last_settled_at: int, now: int) -> bool:
+        """Whether counts have agreed for long enough while messages were reported to leave, or consumers only received.
+
+        In the second case the numbers in flight must agree as well: unseen consumers may fail, or hang, like the others.
+        """
+        agreed_since = self.tracked.agreed_since or NEVER
+        if last_settled_at - agreed_since >= AGREEMENT_MS:
+            return True
+        return max(self.life_at, last_received_at) - agreed_since >= AGREEMENT_MS and self.ends.is_long(now)
 
     def agrees_on_messages(self) -> bool:
         """Whether counts of enough messages agree: counts of none agree with a partly tracked queue as well."""

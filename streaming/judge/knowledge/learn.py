@@ -64,7 +64,10 @@ def learn(c: Context) -> Knowledge:
         passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
         went_unseen=c.ordered and many_went_unseen(c),
         left_out=left_out,
-        shown_again=c.memory.basis == "messages" or evidence.agreed_while_settled_ms(summary.last_settled_at) >= AGREEMENT_MS,
+        shown_again=c.memory.basis == "messages"
+        or evidence.agreed_with_consumers(
+            last_received_at=summary.last_received_at, last_settled_at=summary.last_settled_at, now=c.now
+        ),
         stands=c.memory.basis == "messages" or evidence.stands_for_ms(c.now) >= AGREEMENT_MS,
         dead_letters=c.is_dead_letter_queue,
         unseen_moves=unseen_moves(c) if c.is_dead_letter_queue or evidence.tracked.contradicted_at else "",
