@@ -11,6 +11,7 @@ from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 FLUKES = 3
 """A count may catch busy consumers with nothing in flight; this many in a row may not."""
 ALIVE_FADES = 0.98
+EXPIRING_FADES = 0.98
 FEWEST_RECEIVED = 100
 """With a twentieth of the sends not reported, a hundred messages received in a row were all reported once in 170 times."""
 GROWN_FOR_MS = 400_000
@@ -62,7 +63,9 @@ def update_consumer_activity(
         if oldest_at:
             e.oldest_at = min(e.oldest_at, oldest_at) if e.oldest_at > max(0, depth.at - retention_ms) else oldest_at
         e.frozen_counts += 1
-        e.frozen_most = max(e.frozen_most, depth.unsettled)
+        # As many expire as were sent that long ago: over hours, that varies by more than the counts' error.
+        fading = EXPIRING_FADES if _may_expire(e, depth, retention_ms) else 1.0
+        e.frozen_most = max(int(fading * e.frozen_most), depth.unsettled)
         larger = depth.unsettled > (1 + FROZEN_FALL_RATIO) * e.alive_most + 1
         if not e.frozen_sure_at and (larger or e.frozen_counts >= FLUKES):
             e.frozen_sure_at = depth.at
@@ -84,7 +87,7 @@ def _falls(e: Evidence, previous: Depth, depth: Depth, exact: bool, retention_ms
     """
     if depth.unsettled < (1 - FROZEN_FALL_RATIO) * e.frozen_most:
         return True
-    if depth.at - (e.life_at or e.frozen_since or depth.at) >= retention_ms:
+    if _may_expire(e, depth, retention_ms):
         return False
     fell = depth.unsettled < previous.unsettled
     if not e.frozen_since or depth.unsettled > (1 + FROZEN_FALL_RATIO) * e.frozen_most + 1:
@@ -96,6 +99,11 @@ def _falls(e: Evidence, previous: Depth, depth: Depth, exact: bool, retention_ms
     elif fell and e.frozen_falls >= 0:
         e.frozen_falls += 1
     return fell and (exact or e.frozen_falls >= FEWEST_FALLS)
+
+
+def _may_expire(e: Evidence, depth: Depth, retention_ms: int) -> bool:
+    """Whether messages that came since the last sign of a consumer reach the end of their retention."""
+    return depth.at - (e.life_at or e.frozen_since or depth.at) >= retention_ms
 
 
 def _end_standstill(e: Evidence, depth: Depth, since: int, active_at: int) -> None:
@@ -120,8 +128,10 @@ def _grew_by_less_than_sent(e: Evidence, depth: Depth, past: Window) -> bool:
     if not first or depth.delayed < 0 or until <= first + REPORTS_LAG_MS or depth.at - (e.life_at or first) > NONE_EXPIRES_MS:
         return False
     sent = past.change("sent", first + REPORTS_LAG_MS) - past.change("sent", until)
+    # Of what was sent long ago, as much may expire as is sent now.
+    expired = past.change("departed", first)
     slack = 2 * COUNT_ERROR_RATIO * max(depth.unsettled, e.frozen_first) + 1
-    return sent > depth.unsettled - e.frozen_first + slack
+    return sent - expired > depth.unsettled - e.frozen_first + slack
 
 
 def restart_standstill(e: Evidence, depth: Depth, past: Window) -> bool:

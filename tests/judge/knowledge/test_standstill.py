@@ -244,3 +244,36 @@ def test_consumers_on_a_schedule_in_step_with_the_polls_do_not_stall() -> None:
     events += [ev("queue_state", at, attributes=counts) for at in range(0, 901, 60)]
     found = judged(in_steps(sorted(events, key=lambda one: int(one["at"])), 10, 900))
     assert not [c for c in found.changes if c.finding.key.signal == "QueueStalled"]
+
+
+@pytest.mark.simulation
+def test_messages_that_expire_do_not_show_a_consumer() -> None:
+    """Only producers report, and the consumers are gone for longer than the retention: as many messages expire as are sent.
+
+    Somebody who looks at a message once seems to be a consumer.
+    """
+    looked_at_s = 1500
+    events = [ev("sent", at, message_id=f"m{at}") for at in range(0, 3000, 2)]
+    for at in range(30, 3000, 30):
+        waiting = min(max(at - 600, 0), 600) // 2
+        counts = {"visible": waiting, "in_flight": {0: 2, 300: int(at == looked_at_s)}.get(waiting, 0), "delayed": 0}
+        events.append(ev("queue_state", at, attributes={**counts, "visibility_timeout_s": 30, "retention_s": 600}))
+    found = judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 3000)).changes_seen()
+    assert [status for _, signal, status, _ in found if signal == "QueueStalled"] == ["firing", "resolved", "firing"]
+
+
+def test_a_backlog_of_which_messages_expire_may_fall_slowly() -> None:
+    """It is what was sent within the retention, so over hours it varies by a tenth and more; a consumer takes it faster."""
+    retention_ms, every_ms = 3_600_000, 60_000
+
+    def stands(fall_per_count: float, counts: int = 40) -> bool:
+        e, depths = Evidence(life_at=1), [depth(every_ms, 100)]
+        for i in range(2, 120 + counts):
+            fallen = fall_per_count * max(i - 120, 0)
+            now = depth(i * every_ms, min(10 * i, int(1000 - fallen)))
+            update_consumer_activity(e, depths, now, now.at, active_at=0, retention_ms=retention_ms)
+            depths.append(now)
+        return e.life_at == 1
+
+    assert stands(5)
+    assert not stands(50)
