@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import pairwise
 from typing import Literal
 
 from sinks.explain.advice import Advice, advice
@@ -17,6 +19,8 @@ from streaming.judge.snapshot import ConsumerView, GroupView, MessageView, Queue
 
 MAX_SUBJECTS = 10
 """The maximum number of subjects with one name, for example the same queue name in many regions."""
+MOST_COMPARED = 100
+"""With how many queue names an unknown name is compared letter by letter."""
 
 SubjectKind = Literal["queue", "message", "group", "consumer"]
 
@@ -184,10 +188,24 @@ def _firing(reasons: tuple[Reason, ...]) -> frozenset[SignalName]:
 
 
 def _hint(snapshot: Snapshot, what: str) -> str:
-    near = difflib.get_close_matches(what, [queue.queue for queue in snapshot.queues], n=3, cutoff=0.6)
+    near = _similar(what, {queue.queue for queue in snapshot.queues})
     tail = f" Similar: {', '.join(near)}." if near else ""
     return (
         f"No queue, message, group or consumer is called {what}. "
         "A message is known by its id only while it is a suspect, held, a group's head, a "
         f"dead letter or among the oldest: a message that is not listed was settled, is healthy, or was never seen.{tail}"
     )
+
+
+def _similar(what: str, names: Iterable[str]) -> list[str]:
+    """Return up to three of the names that are like `what`, the most similar first.
+
+    Comparing two long names takes 0.2 ms, so of ten thousand only those that share most of their pairs of letters are compared.
+    """
+    pairs = _pairs(what)
+    likely = nlargest(MOST_COMPARED, names, key=lambda name: (2 * len(pairs & _pairs(name)) / (len(what) + len(name)), name))
+    return difflib.get_close_matches(what, likely, n=3, cutoff=0.6)
+
+
+def _pairs(name: str) -> set[str]:
+    return {first + second for first, second in pairwise(name)}

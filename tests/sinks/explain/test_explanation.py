@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -195,6 +197,22 @@ def test_an_unknown_name_says_what_that_means_and_what_is_near() -> None:
     assert not explanation.firing
     assert "Similar: orders" in to_text(explanation)
     assert "was settled, is healthy, or was never seen" in to_text(explanation)
+
+
+def test_similar_names_are_listed_once_and_found_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queues of many regions have the same names; and comparing with each of ten thousand long names would take seconds."""
+    names = [f"tenant-{n}-invoices-to-be-sent" for n in range(1_000)] + ["payments-to-be-settled"]
+    snapshot = Snapshot(NOW_MS, tuple(queue_view(name, scope=scope) for name in names for scope in ("eu", "us")), (), {})
+    compared: list[int] = []
+    original = difflib.get_close_matches
+
+    def counted(word: str, possibilities: list[str], **options: Any) -> list[str]:
+        compared.append(len(possibilities))
+        return original(word, possibilities, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    assert "Similar: payments-to-be-settled." in to_text(about("payment-to-be-setled", snapshot))
+    assert compared == [100]
 
 
 def test_a_collector_that_fell_silent_is_explained() -> None:
