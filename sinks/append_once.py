@@ -123,7 +123,8 @@ class AppendOnceFile:
                 os.fsync(file.fileno())
 
     def _rotate(self) -> None:
-        kept = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._keep_files + 1))]
+        path = self._path.resolve()  # a link stays, and what it leads to is moved
+        kept = [path, *(path.with_name(f"{path.name}.{n}") for n in range(1, self._keep_files + 1))]
         for newer, older in reversed(list(pairwise(kept))):
             if newer.exists():
                 os.replace(newer, older)

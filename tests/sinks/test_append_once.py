@@ -153,6 +153,18 @@ def test_a_full_file_is_rotated_between_batches(tmp_path: Path) -> None:
     assert not (tmp_path / "signals.ndjson.3").exists()
 
 
+def test_a_link_stays_where_it_is_when_the_file_is_rotated(tmp_path: Path) -> None:
+    """It may lead to a larger disk: were it moved, the next lines would be written to the smaller one."""
+    disk, path = tmp_path / "disk", tmp_path / "signals.ndjson"
+    disk.mkdir()
+    path.symlink_to(disk / "log")
+    log = AppendOnceFile(path, max_bytes=1)
+    for batch in (1, 2):
+        log.append([change(batch)], batch)
+    assert path.is_symlink()
+    assert [announced(file) for file in (disk / "log", disk / "log.1")] == [["2"], ["1"]]
+
+
 def test_an_unreadable_mark_does_not_stop_the_log(tmp_path: Path) -> None:
     """Writing a line twice is better than losing it."""
     path = tmp_path / "signals.ndjson"
