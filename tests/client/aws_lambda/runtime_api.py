@@ -67,6 +67,7 @@ class Environment:
         self._started = 0
         """Number of processes so far: a request of a killed process may still wait for an event."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._exit_status: int | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -101,12 +102,16 @@ class Environment:
             self._process.send_signal(signal.SIGSTOP)
         return Result(made.kind, made.body, ended_s - (taken_s or began_s))
 
+    def said(self) -> str:
+        """Return how the last process ended and the end of the log: why a test failed."""
+        return f"the last process ended with {self._exit_status}; log: {self._log.read_text(errors='replace')[-3_000:]}"
+
     def kill(self) -> None:
         """Kill the process, as the platform does; the next invocation starts another."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            self._process.wait()
+            self._exit_status = self._process.wait()
             self._started += 1
         self._process = None
 

@@ -51,7 +51,7 @@ def _fail_once(consumer: Any, url: str, function: Environment) -> None:
     while (batch := poll_once(consumer, url, function)) is None:
         pass
     assert {record["attributes"]["MessageGroupId"] for record in batch.records} == {"greedy"}
-    assert batch.result.kind == "error"
+    assert batch.result.kind == "error", function.said()
 
 
 def _hide_what_sqs_hides(consumer: Any, url: str) -> None:
