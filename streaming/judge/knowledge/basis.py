@@ -82,7 +82,7 @@ class Signs(NamedTuple):
     """Consumers worked for as long as the counts must agree after a contradiction. In a backlog that only grows, what unseen
     consumers took before becomes too small a part to be noticed, also while all of them receive and fail."""
     stands: bool
-    """Nothing was taken from the backlog for as long as counts must agree, or that was so when the counts began to agree."""
+    """Nothing was taken from the backlog for as long as the counts must agree, or the basis is `messages` already."""
     dead_letters: bool
     """It is a dead-letter queue, which needs no consumer."""
     unseen_moves: str = ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.judge.knowledge.evidence import AGREEMENT_MS, Claim, Evidence
 from streaming.judge.snapshot import Snapshot
 from tests.contract.replaying import ev
 from tests.core.driving import T0
@@ -69,3 +70,17 @@ def test_the_age_is_at_most_that_of_the_backlog(dying: Judged) -> None:
 def test_the_telemetry_is_still_known_to_be_partial(dying: Judged) -> None:
     """A count of what only waits cannot show that every consumer reports."""
     assert {snapshot.queues[0].basis for snapshot in since_death(dying)} == {"partial"}
+
+
+@pytest.mark.parametrize("in_flight_agree", [True, False])
+@pytest.mark.parametrize("settled", [True, False])
+def test_consumers_that_only_receive_show_that_all_report_by_the_numbers_in_flight(in_flight_agree: bool, settled: bool) -> None:
+    """Complete telemetry that one late count contradicts, when all consumers begin to fail, is not partial for all the outage."""
+    agreed_since, now = T0, T0 + AGREEMENT_MS
+    agrees = Claim(agreed_since=agreed_since, agreed=10, contradicted_at=agreed_since - 30_000)
+    contradicted = Claim(contradicted_at=now - 30_000)
+    evidence = Evidence(tracked=agrees, ends=agrees if in_flight_agree else contradicted)
+    last_settled_at = now if settled else agreed_since - 60_000
+    shown = evidence.agreed_with_consumers(last_received_at=now, last_settled_at=last_settled_at, now=now)
+    assert shown is (settled or in_flight_agree)
+    assert not evidence.agreed_with_consumers(last_received_at=now - 1, last_settled_at=agreed_since - 60_000, now=now)
