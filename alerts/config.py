@@ -37,7 +37,7 @@ def _base_url(url: str) -> str:
     except ValueError:  # a port beyond 65535, or half of an IPv6 address
         valid = False
     if not valid:
-        raise ValueError("it is not a URL: after http:// or https:// come the host, and maybe a colon and a port")
+        raise ValueError("it is not a URL: write the host after http:// or https://, and a port of 1 to 65535 if any")
     return url.rstrip("/")
 
 

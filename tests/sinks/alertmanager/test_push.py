@@ -344,7 +344,7 @@ def test_a_token_that_cannot_be_sent_is_named_but_not_shown(tmp_path: Path, cont
         ({"destinations": [{"url": "http://a", "token": "hush\nhush"}]}, "the token has characters"),
         ({"destinations": []}, "at least 1 item"),
         ({"destinations": [{"url": "alertmanager:9093"}]}, "begin it with http:// or https://"),
-        ({"destinations": [{"url": "http://alertmanager:90930"}]}, "come the host, and maybe a colon and a port"),
+        ({"destinations": [{"url": "http://alertmanager:90930"}]}, "write the host after .*, and a port of 1 to 65535"),
         ({"destinations": [{"url": "http://a", "username": "me"}]}, "set password_file"),
         ({"destinations": [{"url": "http://a", "password_file": "x"}]}, "a password needs a username"),
         ({"destinations": [{"url": "http://a", "username": "me", "password_file": "x", "token_file": "y"}]}, "choose one"),
