@@ -210,8 +210,6 @@ def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
             content = file.read(_LONGEST_SECRET if is_secret else 1)
     except OSError as error:
         return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")
-    except ValueError:
-        return ConfigError(dotted_name(key), f"{str(path)!r}: the name has a NUL byte", "Configure another file")
     if not is_secret:
         return None
     problem = _unusable(content, is_bearer=str(key[-1]).endswith("token_file"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,12 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     written = read_document(path) if path is not None else Document()
     env = os.environ if env is None else env
     document = override(written, env, Config.model_fields, partial(is_secret_key, Config))
+    with_nul = [
+        ConfigError(dotted_name(key), "has a NUL byte", "Remove it", document.where(key)) for key in _with_nul(document.values)
+    ]
+    if with_nul:
+        # No file, host or topic has one in its name, and what refuses it names no key.
+        raise ConfigErrors(with_nul)
     ours, theirs = _split(document.values)
     errors = misspelt(env, document.values, Config) + _secrets_in_file(Config, ours, document)
     config: Config | None = None
@@ -73,6 +79,14 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     collect = {str(key[1]): model for key, model in external.items() if key[0] == "collect"}
     others = {str(key[0]): model for key, model in external.items() if key[0] != "collect"}
     return config.model_copy(update={"collect": config.collect.model_copy(update=collect), **others})
+
+
+def _with_nul(value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
+    if isinstance(value, str) and "\0" in value:
+        yield key
+    elif isinstance(value, dict | list):
+        for name, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _with_nul(below, (*key, name))
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, Any]]:

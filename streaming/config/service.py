@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import re
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -134,8 +133,6 @@ def _content(file: Path) -> str:
         return file.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8 text") from error
-    except ValueError as error:
-        raise OSError(errno.EINVAL, "the name has a NUL byte", repr(str(file))) from error
 
 
 class TlsSection(Section):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config import ConfigError, ConfigErrors, load_config
-from streaming.config.check import check_destination, check_files, read_secret, summary, warnings
+from streaming.config.check import check_destination, check_files, summary, warnings
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -101,18 +101,6 @@ def test_a_token_that_clients_cannot_send_is_named_but_not_shown(tmp_path: Path,
     (error,) = caught.value.errors
     assert str(error).startswith(f"{section}: {file if in_file else 'the token'} has characters that cannot be sent")
     assert "sh" not in str(error).replace(str(file), "")
-
-
-def test_a_nul_byte_in_a_file_name_is_named(tmp_path: Path) -> None:
-    """Each such file is listed once, and reading the secret is a configuration error too."""
-    path = tmp_path / "queuewatch.yaml"
-    path.write_text('http: {ingest: {token_file: "a\\0b"}, tls: {cert_file: "c\\0", key_file: "k\\0"}}\n')
-    config = load_config(path, {})
-    with pytest.raises(ConfigErrors) as caught:
-        check_files(config)
-    assert [error.key for error in caught.value.errors] == ["http.tls.cert_file", "http.tls.key_file", "http.ingest.token_file"]
-    with pytest.raises(ConfigError, match="NUL byte"):
-        read_secret("http.ingest", config.http.ingest.bearer_token)
 
 
 @pytest.mark.parametrize(

@@ -376,3 +376,23 @@ def test_a_control_character_is_reported_like_any_other_error(write: ConfigFile)
     """YAML forbids control characters everywhere, even in comments."""
     (mistake,) = mistakes(write("# a\x00b\nspark: {}\n"))
     assert "#x0000" in str(mistake)
+
+
+def test_a_nul_byte_in_a_value_is_reported_with_its_key(write: ConfigFile) -> None:
+    """Whatever the value is: a file, a folder, a URL, one of a list, or of a section that another package reads."""
+    found = mistakes(
+        write(
+            'source: {spool: {folder: "a\\0"}, kafka: {bootstrap_servers: [b, "c\\0:9092"]}}\n'
+            'http: {ingest: {enabled: true, token_file: "a\\0"}}\ncollect: {to: "spool:x", sqs: {regions: ["\\0"]}}\n'
+        )
+    )
+    assert [(error.key, error.problem) for error in found] == [
+        (key, "has a NUL byte")
+        for key in (
+            "source.spool.folder",
+            "source.kafka.bootstrap_servers[1]",
+            "http.ingest.token_file",
+            "collect.sqs.regions[0]",
+        )
+    ]
+    assert all(error.where is not None for error in found)
