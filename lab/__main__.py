@@ -17,6 +17,7 @@ from lab.detect import compare
 from lab.detect.pictures import write_pictures
 from lab.detect.publish import publish
 from lab.matrix import KINDS, Selection, run_matrix
+from lab.scenarios.faults import possible
 from lab.scenarios.matrix import SCENARIOS
 from lab.scenarios.reporting import instrumentation_of
 from lab.telemetry import CHANGEOVERS, COUNTS, INSTRUMENTATIONS, seen
@@ -149,6 +150,10 @@ def _close(rows: list[dict[str, Any]], began: float, options: argparse.Namespace
 
 def record(options: argparse.Namespace) -> int:
     """Write one recording as files: events.ndjson for `queuewatch replay`, labels.json and truth.json."""
+    if not possible(options.scenario, options.kind):
+        (other,) = {*KINDS} - {options.kind}
+        _progress(f"{options.scenario} cannot happen in a {options.kind} queue: use --kind {other}")
+        return 2
     recording = ALL[options.scenario](options.kind, options.seed)
     instrumentation = instrumentation_of(
         options.scenario, {**INSTRUMENTATIONS, **CHANGEOVERS}[options.basis].with_counts(options.counts)

@@ -20,7 +20,7 @@ export class Overview {
     this.onAddress = onAddress;
     this.filter = parameters.get("filter") ?? "";
     this.status = CHIPS.includes(parameters.get("status")) ? parameters.get("status") : "all";
-    this.sort = parameters.get("sort") in SORTS ? parameters.get("sort") : "attention";
+    this.sort = Object.hasOwn(SORTS, parameters.get("sort")) ? parameters.get("sort") : "attention";
     this.order = parameters.get("order") === "asc" ? "asc" : "desc";
     this.page = Math.max(1, Number.parseInt(parameters.get("page") ?? "1", 10) || 1);
     this.allSignals = false;

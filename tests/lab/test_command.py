@@ -22,7 +22,21 @@ def test_the_folder_of_the_results_is_made(tmp_path: Path) -> None:
     """`build/`, which the documentation names, does not exist in a new clone."""
     file = tmp_path / "build" / "new" / "matrix.json"
     assert (
-        main(["matrix", "--only", "healthy", "--kind", "standard", "--basis", "attributes", "--jobs", "1", "--json", str(file)])
+        main(
+            [
+                "matrix",
+                "--only",
+                "healthy_idle",
+                "--kind",
+                "standard",
+                "--basis",
+                "attributes",
+                "--jobs",
+                "1",
+                "--json",
+                str(file),
+            ]
+        )
         == 0
     )
     assert file.read_text().startswith("[")
@@ -41,3 +55,15 @@ def test_options_with_which_nothing_runs_are_an_error(command: str, capsys: pyte
     """ActiveMQ has no FIFO queues, so all of none would hold."""
     assert main([command, "--only", "mq_slow", "--kind", "fifo"]) == 2
     assert "no scenario" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind", "other"), [("look_ahead_saturated", "standard", "fifo"), ("mq_gone", "fifo", "standard")]
+)
+def test_a_scenario_is_not_recorded_on_a_queue_where_it_cannot_happen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, kind: str, other: str
+) -> None:
+    """The fault of its labels would be in none of its events."""
+    assert main(["record", scenario, "--kind", kind, "--out", str(tmp_path / "out")]) == 2
+    assert f"{scenario} cannot happen in a {kind} queue: use --kind {other}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

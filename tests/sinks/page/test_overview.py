@@ -214,6 +214,14 @@ def test_filter_status_and_sort(visit: StartVisit) -> None:
     expect(page.get_by_text("No matching queues.")).to_be_visible()
 
 
+@pytest.mark.parametrize("sort", ["nonsense", "toString", "__proto__"])
+def test_an_unknown_sort_order_in_the_address_is_ignored(visit: StartVisit, sort: str) -> None:
+    """The queues are shown, by attention, also if the name is one that every object of JavaScript has."""
+    page = visit(shop_snapshot(wall_ms())).open(f"#/?sort={sort}")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.locator("#sorting")).to_have_value("attention")
+
+
 def test_critical_queues_have_a_pill_that_lists_them(visit: StartVisit) -> None:
     """A queue that flows, with a critical signal, is Critical in the table, under its pill and on its own page, and not OK."""
     page = visit(shop_snapshot(wall_ms())).open()
