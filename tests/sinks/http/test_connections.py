@@ -324,6 +324,13 @@ def test_page_and_metrics_have_credentials_of_their_own(
     assert (answer.status_code, answer.headers.get("www-authenticate")) == (status, challenge)
 
 
+@pytest.mark.parametrize("path", ["/metrics%0A", "/metrics/native%0a"])
+def test_a_line_break_at_the_end_of_a_path_changes_no_credentials(start: StartService, path: str) -> None:
+    """The router finds the same route, so everybody whom the page asks for nothing could read the metrics."""
+    service = start(None, HttpSettings(access=Access(metrics=METRICS)))
+    assert service.client.get(path).status_code == 401
+
+
 def test_ingest_requires_only_its_own_token(start: StartService) -> None:
     """Workers have the ingest token, not the page's password."""
     service = start(None, HttpSettings(access=Access(page=PAGE, metrics=METRICS)))
