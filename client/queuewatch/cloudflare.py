@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from queuewatch.arguments import check_arguments
 from queuewatch.clock import now_ms
@@ -28,8 +28,7 @@ from queuewatch.events import WIRE_VERSION, Event
 from queuewatch.sharing import Limits, SharedSender, acquire, release
 from queuewatch.signal_handlers import raise_if_of_signal_handler
 from queuewatch.transports import Transport
-from queuewatch.transports.http import opener
-from queuewatch.transports.secrets import shown
+from queuewatch.transports.http import opener, redirect_target
 
 TOKEN_VARIABLE: Final = "CLOUDFLARE_API_TOKEN"
 _BASE: Final = "https://api.cloudflare.com/client/v4"
@@ -294,14 +293,12 @@ def _body_of(error: urllib.error.HTTPError) -> bytes:
 
 def _redirect(error: urllib.error.HTTPError) -> str:
     """Return where a redirect leads as a suffix, empty for another response."""
-    location = error.headers.get("Location")
-    if not (300 <= error.code < 400 and location):
+    target = redirect_target(error.url, error)
+    if target is None:
         return ""
-    try:
-        target = urljoin(error.url, location)
-    except ValueError:
+    if not target:
         return ": a redirect to an address that cannot be read"
-    return f": a redirect to {shown(target)}, which is not followed"
+    return f": a redirect to {target}, which is not followed"
 
 
 def _parsed(body: bytes) -> Any:

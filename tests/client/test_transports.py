@@ -188,6 +188,14 @@ def test_a_refusal_says_what_the_service_said(ingest: Ingest) -> None:
         HttpTransport(f"{url}/api/v1/events/").send(b"{}\n")
 
 
+def test_a_redirect_to_no_address_is_retried(ingest: Ingest) -> None:
+    """Its `Location` comes from whatever stands in front of the service: an error about it would cost the events."""
+    ingest.answers = [(302, {"Location": "//[x"})]
+    with pytest.raises(SendError, match=r"answered 302 .*; it redirects to an address that cannot be read$") as caught:
+        HttpTransport(f"http://127.0.0.1:{ingest.server_port}").send(b"{}\n")
+    assert caught.value.retry
+
+
 def test_the_query_of_an_address_is_sent_and_not_shown(ingest: Ingest) -> None:
     """A gateway in front of the service may want a key there."""
     url = f"http://127.0.0.1:{ingest.server_port}"

@@ -6,7 +6,8 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import Any
+from http.client import HTTPMessage
+from typing import IO, Any
 from urllib.parse import urljoin
 
 from queuewatch.tls import HTTP_FIX, is_plain_text
@@ -74,15 +75,17 @@ def opener() -> urllib.request.OpenerDirector:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuse redirects: a redirected POST would become a GET without its body, and take the token to another server."""
 
-    def redirect_request(self, *_: object, **__: object) -> None:
-        return None
+    def http_error_302(self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> None:
+        """Leave it to the default, an `HTTPError`, before `Location` is parsed: that raises a ValueError if it is no URL."""
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
     hint = {401: f"; check {TOKEN_VARIABLE}", 403: f"; check {TOKEN_VARIABLE}", 404: "; check the URL"}.get(error.code, "")
-    location = error.headers.get("Location")
-    if 300 <= error.code < 400 and location:
-        hint = f"; use {shown(urljoin(name, location))}"
+    target = redirect_target(name, error)
+    if target is not None:
+        hint = f"; use {target}" if target else "; it redirects to an address that cannot be read"
     body = _start_of(error.fp)
     return SendError(
         f"{name} answered {error.code} {error.reason}{explained(body)}{hint}",
@@ -91,6 +94,17 @@ def _refused(name: str, error: urllib.error.HTTPError) -> SendError:
         unreadable=_said(body).get("code") == "invalid_events",
         retry_after_s=_retry_after_s(error.headers.get("Retry-After")),
     )
+
+
+def redirect_target(url: str, error: urllib.error.HTTPError) -> str | None:
+    """Return where a redirect of `url` leads, in a readable form; empty if that is no URL, None for another response."""
+    location = error.headers.get("Location")
+    if not (300 <= error.code < 400 and location):
+        return None
+    try:
+        return shown(urljoin(url, location))
+    except ValueError:
+        return ""
 
 
 def explained(body: bytes) -> str:
