@@ -241,7 +241,7 @@ class BackgroundSender:
             # offered before is sent.
             waiters = box.waiters()
             closing = self._closing()
-            self._drain()
+            self._drain(len(box))
             self._rest(waiters)
             if closing:
                 self._try(self.transport.flush)
@@ -249,14 +249,18 @@ class BackgroundSender:
                 self._ended = True
                 return
 
-    def _drain(self) -> None:
+    def _drain(self, pending: int) -> None:
         """Send the pending events.
 
         Events offered in the meantime that do not fill a record wait for their own linger time. Otherwise, under load, when the
-        application offers as fast as this thread sends, every record would hold only a handful of events.
+        application offers as fast as this thread sends, every record would hold only a handful of events. Nor does a waiter wait
+        for them: under load, the box would never be empty.
         """
-        while self._send_some():
-            if 0 < len(self._box) < self._max_batch and not self._box.waiters() and not self._closing():
+        while taken := self._send_some():
+            pending -= taken
+            if not self._box or self._closing():
+                continue
+            if pending <= 0 if self._box.waiters() else len(self._box) < self._max_batch:
                 self._box.ring()
                 return
 
@@ -269,16 +273,16 @@ class BackgroundSender:
         elif not self._closing():
             self._box.ring()
 
-    def _send_some(self) -> bool:
-        """Send up to one record; return False if nothing is left."""
+    def _send_some(self) -> int:
+        """Send up to one batch; return how many events it had, 0 if nothing is left."""
         events = self._box.take(self._max_batch)
         if not events:
-            return False
+            return 0
         lines = [line for event in events if (line := _encode(event)) is not None]
         self._count(dropped_refused=len(events) - len(lines))
         for record in _records(lines, self.transport.max_bytes):
             self._deliver(record)
-        return True
+        return len(events)
 
     def _deliver(self, lines: list[bytes]) -> None:
         """Send one record until it is delivered, refused for good, or the time is up."""

@@ -215,6 +215,23 @@ def test_a_flush_while_the_sender_takes_its_events_is_answered(monkeypatch: pyte
     sender.close()
 
 
+def test_a_flush_does_not_wait_for_what_is_offered_meanwhile() -> None:
+    """Under load something always is: a handler of SIGTERM would use up its deadline although all of its events were sent."""
+
+    class Busy(Kept):
+        def send(self, payload: bytes) -> None:
+            super().send(payload)
+            sender.offer([{"type": "meanwhile"}])
+
+    transport = Busy()
+    sender = BackgroundSender(transport, linger_s=0.01)
+    sender.offer([{"type": "before"}])
+    assert sender.flush(2)
+    assert transport.events()[0] == {"type": "before"}
+    until(lambda: len(transport.payloads) > 3, "what was offered meanwhile is sent without another flush")
+    sender.close(1)
+
+
 def test_nothing_is_tried_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without threads, at the end of the interpreter, each attempt holds up the exit: one of ten may, if it began in time."""
 
