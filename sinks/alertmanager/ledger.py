@@ -74,8 +74,12 @@ class AlertLedger:
             self.version = before
 
     def resume(self, entries: Iterable[LedgerEntry], version: int) -> None:
-        """Continue from the entries saved by an earlier process. The next `update` decides which of them end."""
-        self._entries = {(entry.alert.finding.key, entry.alert.severity): entry for entry in entries}
+        """Continue from the entries saved by an earlier process. The next `update` decides which of them end.
+
+        That process may have been of a later release: an alert for a signal that only that one knows cannot be sent.
+        """
+        known = (entry for entry in entries if entry.alert.finding.key.signal in BY_NAME)
+        self._entries = {(entry.alert.finding.key, entry.alert.severity): entry for entry in known}
         self.version = version
 
     def since(self, version: int) -> list[LedgerEntry]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -25,14 +25,16 @@ from pydantic import ValidationError
 
 from alerts.config import AlertRulesConfig
 from sinks.alertmanager import AlertmanagerConfig, AlertmanagerPush, Destination
-from sinks.alertmanager.ledger_file import from_bytes
+from sinks.alertmanager.alert import PendingAlert
+from sinks.alertmanager.ledger import LedgerEntry
+from sinks.alertmanager.ledger_file import from_bytes, to_bytes
 from sinks.clock import wall_ms
-from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.signals import Finding, SignalName
 from streaming.judge.snapshot import Snapshot
 from tests.alerts.scrape import listening
 from tests.services.process import free_port
 from tests.services.prometheus import Server, start_alertmanager
-from tests.sinks.fakes import finding, shop_snapshot
+from tests.sinks.fakes import NOW_MS, finding, shop_snapshot
 from tests.waiting import until
 
 Alerts = list[dict[str, Any]]
@@ -478,6 +480,18 @@ def test_alerts_are_sent_again_also_when_the_clock_is_set_back() -> None:
             there.posts.get(timeout=20)
         finally:
             push.close()
+
+
+def test_a_saved_alert_for_an_unknown_signal_holds_back_no_other() -> None:
+    """After a return to an earlier release, which has no name, severity or runbook for it."""
+    unknown = replace(stuck("g2"), key=stuck("g2").key._replace(signal=cast(SignalName, "AddedLater")))
+    files, there = Files(), StandIn()
+    files.write("book.json", to_bytes(1, [LedgerEntry(PendingAlert(unknown, "warning"), 1, NOW_MS)], {}))
+    with stand_in(there) as url, pushing(url) as push:
+        push.resume(files)
+        push.publish(snapshot(stuck("g1")))
+        _, alerts = there.posts.get(timeout=20)
+    assert [alert["labels"]["group"] for alert in alerts] == ["g1"]
 
 
 def test_unreadable_saved_alerts_are_discarded(caplog: pytest.LogCaptureFixture) -> None:
