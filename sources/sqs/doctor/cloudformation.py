@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from queuewatch.places import place_of_arn
-from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
+from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow, finite
 
 Json = Mapping[str, Any]
 
@@ -263,10 +263,7 @@ def _number(template: _Template, properties: Json, name: str, default: float | N
     value = template.value(properties.get(name))
     if value is None:
         return default
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+    return finite(value) if isinstance(value, int | float | str) else None
 
 
 def _word(template: _Template, properties: Json, name: str) -> str | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -124,3 +125,12 @@ class Queues:
     def is_dead_letter_queue(self, queue: QueueSettings) -> bool:
         """Whether a redrive policy names it."""
         return queue.has_sources or queue.key in self._dead_letter_keys
+
+
+def finite(value: float | str) -> float | None:
+    """Return the number that a file states, None for text that is none and for what no setting can be, such as `.inf`."""
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from queuewatch.places import place_of_arn
 from sources.sqs.doctor.account import redrive_allow
-from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow
+from sources.sqs.doctor.settings import LAMBDA_TIMEOUT_S, LambdaConsumer, Queues, QueueSettings, Redrive, RedriveAllow, finite
 
 Json = Mapping[str, Any]
 
@@ -244,7 +244,7 @@ def _index_of(address: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return finite(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _parsed(text: object) -> dict[str, Any]:

@@ -452,6 +452,26 @@ def test_malformed_resources_do_not_stop_the_reader(tmp_path: Path, resources: d
     read_queues(written(tmp_path, "t.json", {"Resources": resources}))
 
 
+@pytest.mark.parametrize("number", [".inf", "-.inf", ".nan", "1" + "0" * 400])
+def test_a_number_in_a_template_that_no_setting_can_be_is_unknown(tmp_path: Path, number: str) -> None:
+    """Nothing is concluded from it."""
+    mapping = f"{{BatchSize: {number}, EventSourceArn: !GetAtt Q.Arn, FunctionName: f}}"
+    queue = f"{{Type: AWS::SQS::Queue, Properties: {{VisibilityTimeout: {number}}}}}"
+    path = written(tmp_path, "t.yaml", f"Resources: {{Q: {queue}, M: {{Type: {_MAPPING['Type']}, Properties: {mapping}}}}}")
+    found = queues(path)["Q"]
+    assert (found.visibility_timeout_s, found.consumers[0].batch_size) == (None, None)
+    examine_files([path])
+
+
+def test_a_number_in_a_plan_that_no_setting_can_be_is_unknown(tmp_path: Path) -> None:
+    """JSON has numbers of any size."""
+    values = {"name": "q", "visibility_timeout_seconds": 10**400, "message_retention_seconds": float("inf")}
+    resource = {"address": "aws_sqs_queue.q", "mode": "managed", "type": "aws_sqs_queue", "name": "q", "values": values}
+    path = written(tmp_path, "plan.json", {"planned_values": {"root_module": {"resources": [resource]}}})
+    found = queues(path)["q"]
+    assert (found.visibility_timeout_s, found.retention_s) == (None, None)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner, max_size=4),
