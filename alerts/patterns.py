@@ -9,22 +9,34 @@ from pydantic import AfterValidator
 
 _TOKEN = re.compile(
     r"(?P<refused>\\[1-9ZuUN]"  # a reference to a group; \Z and \uXXXX, which RE2 writes \z and \x{XXXX}
+    r"|\\[^\x00-\x7F]"
     r"|\(\?(?:P=|<[=!]|[=!>(#]|[imsaLux-]*[aLux])"  # look-around, conditions, atomic groups, comments, Python's own flags
+    r"|\(\?P<\w*[^\x00-\x7F]\w*>"
     r"|(?:[*+?]|\{\d*,?\d*\})\+)"  # possessive quantifiers
-    r"|\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|.",
+    r"|(?P<otherwise>\{,\d*\})"  # RE2 reads it as text
+    r"|(?P<repeated>\{(?:\d+,)?(?P<most>\d+),?\})"
+    r"|\\.|(?P<set>\[\^?\]?(?:\\.|\[:\w+:\]|[^\\\]])*\])|.",
     re.DOTALL,
 )
-"""A part of a regular expression; `refused` is one that Python has and RE2, which Prometheus uses, has not."""
+"""A part of a regular expression. `refused` is one that Python has and RE2, which Prometheus uses, has not."""
+_IN_SET = re.compile(r"(?P<refused>\\(?:[1-9uUNb]|[^\x00-\x7F]))|(?P<otherwise>\[:\w+:\])|\\.|.", re.DOTALL)
+_MOST_REPEATED = 1_000
 
 
 def _pattern(text: str) -> str:
+    for token in _TOKEN.finditer(text):
+        refused = token["repeated"] if int(token["most"] or 0) > _MOST_REPEATED else None
+        for part in (token, *_IN_SET.finditer((token["set"] or "")[1:])):
+            refused = refused or part["refused"]
+            if part["otherwise"]:
+                raise ValueError(f"{text!r}: Prometheus reads {part['otherwise']} in another way than queuewatch; write it out")
+        if refused:
+            raise ValueError(f"{text!r} is no regular expression in Prometheus, whose syntax (RE2) has no {refused}")
+    # Afterwards, because it warns of a class such as [:digit:].
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
-    for token in _TOKEN.finditer(text):
-        if token["refused"]:
-            raise ValueError(f"{text!r} is no regular expression in Prometheus, whose syntax (RE2) has no {token['refused']}")
     return text
 
 
