@@ -14,6 +14,8 @@ from sources.cloudflare.settings import Consumer
 _WORKER_DEFAULTS: Final = {"max_batch_size": 10, "max_batch_timeout": 5, "max_retries": 3, "retry_delay": 0}
 """Cloudflare's defaults for a Worker where the file sets nothing."""
 _PULL_DEFAULTS: Final = {"max_retries": 3, "retry_delay": 0, "visibility_timeout_ms": 30_000}
+_MOST: Final = 10**9
+"""No setting is larger; TOML has infinity and NaN, and JSON integers of any size."""
 
 
 class WranglerError(ValueError):
@@ -72,7 +74,7 @@ def _parse(path: Path) -> dict[str, Any]:
     is_toml = path.suffix == ".toml"
     try:
         document = tomllib.loads(text) if is_toml else jsonc.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = "TOML" if is_toml else "JSON, even with comments"
         raise WranglerError(path, f"is not {kind}: {error}", "Correct it there") from error
     if not isinstance(document, dict):
@@ -97,9 +99,11 @@ class _Entry:
 
     def number(self, key: str, default: float | None) -> float | None:
         value = self.values.get(key, default)
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST):
             return value
-        raise WranglerError(self.path, f"{self.place}.{key} is {value!r}", "Write a number without quotes")
+        raise WranglerError(
+            self.path, f"{self.place}.{key} is {value!r}", "Write a number without quotes, within Cloudflare's limits"
+        )
 
     def count(self, key: str, default: int | None) -> int | None:
         value = self.number(key, default)
