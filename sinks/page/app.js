@@ -54,7 +54,7 @@ async function show() {
   loading?.abort();
   const mine = new AbortController();
   loading = mine;
-  loadingSinceMs = Date.now();
+  loadingSinceMs = performance.now();
   const timeout = setTimeout(() => mine.abort(new DOMException("no answer", "TimeoutError")), ANSWER_WITHIN_MS);
   try {
     const summary = await view.load(mine.signal);
@@ -74,7 +74,7 @@ async function show() {
 
 /** Notices old numbers between two answers: a service that hangs gives none. An answer that may come soon is awaited. */
 function checkAge() {
-  if (loading !== null && Date.now() - loadingSinceMs < SOON_MS) return;
+  if (loading !== null && performance.now() - loadingSinceMs < SOON_MS) return;
   if (current !== null && live.now() - current.at_ms > OLD_AFTER_MS) showAge(current);
 }
 

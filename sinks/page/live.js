@@ -10,7 +10,8 @@ let offsetMs = 0;
 let pausedAtMs = null;
 let wanted = null;
 let stream = null;
-let lastRefresh = 0;
+/** By the browser's steady clock, as its time of day may be set back. */
+let lastRefresh = -Infinity;
 let loads = 0;
 let due = false;
 let timer = 0;
@@ -81,12 +82,12 @@ export function start(fetchAndShow, everySecond, whileHidden) {
   setInterval(() => {
     if (isPaused()) return;
     if (document.hidden) {
-      if (Date.now() - lastRefresh < HIDDEN_POLL_MS) return;
-      lastRefresh = Date.now();
+      if (performance.now() - lastRefresh < HIDDEN_POLL_MS) return;
+      lastRefresh = performance.now();
       whileHidden();
       return;
     }
-    if (Date.now() - lastRefresh >= POLL_MS) refresh();
+    if (performance.now() - lastRefresh >= POLL_MS) refresh();
     tick();
     everySecond();
   }, 1_000);
@@ -111,7 +112,7 @@ export async function refresh(force = false) {
     due = true;
     return;
   }
-  const waitMs = lastRefresh + AT_MOST_EVERY_MS - Date.now();
+  const waitMs = lastRefresh + AT_MOST_EVERY_MS - performance.now();
   if (!force && waitMs > 0) {
     timer ||= setTimeout(() => {
       timer = 0;
@@ -119,7 +120,7 @@ export async function refresh(force = false) {
     }, waitMs);
     return;
   }
-  lastRefresh = Date.now();
+  lastRefresh = performance.now();
   due = false;
   loads += 1;
   try {

@@ -109,7 +109,7 @@ export class QueuePage {
    * is not watched.
    */
   async load(signal) {
-    if (Date.now() < this.retryAtMs) return null;
+    if (performance.now() < this.retryAtMs) return null;
     try {
       const [answer, signals] = await Promise.all([get("queue", this.who, signal), get("signals", { limit: 200 }, signal)]);
       setServerTime(answer.summary.now_ms);
@@ -128,7 +128,7 @@ export class QueuePage {
 
   /** The service runs, but not with this queue: asking at every snapshot would be in vain. */
   showGone() {
-    this.retryAtMs = Date.now() + GONE_RETRY_MS;
+    this.retryAtMs = performance.now() + GONE_RETRY_MS;
     this.atMs = null;
     this.parts.hidden = true;
     setChildren(this.where, "", () => []);

@@ -162,3 +162,14 @@ def test_numbers_do_not_become_old_while_a_queue_that_is_not_watched_is_not_aske
     page.clock.run_for(8_900)
     expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_a_browser_whose_clock_is_set_back_still_shows_new_batches(visit: StartVisit) -> None:
+    """Otherwise a page on a wall would say Live, and show nothing new until its clock is where it was."""
+    visited = visit(shop(wall_ms(), 111), **OWN_PAGE)
+    page = opened(visited)
+    page.clock.set_system_time(page.evaluate("Date.now()") / 1_000 - 3_600)
+    visited.store.publish(shop(wall_ms(), 4_321))
+    page.clock.run_for(6_000)
+    expect(page.locator("tbody")).to_contain_text("4,321")
+    expect(page.locator("#live")).to_have_text("Live")
