@@ -112,9 +112,9 @@ const SYSTEM = {
   rabbitmq: "RabbitMQ",
 };
 
-/** The product name of a queue system. */
+/** The product name of a queue system; any other comes from outside, as a queue's name does. */
 export function systemName(system) {
-  return SYSTEM[system] ?? system;
+  return Object.hasOwn(SYSTEM, system) ? SYSTEM[system] : system;
 }
 
 /** The first and last characters of a long id. */

@@ -154,7 +154,7 @@ export class QueuePage {
     const { shown_status: status, kind, is_dead_letter_queue: deadLetters, dashboard_url: dashboard } = queue;
     setChildren(this.where, JSON.stringify([status, queue.system, queue.scope, kind, deadLetters, dashboard]), () => [
       el("span", { class: "status", "data-status": status }, statusWord(status)),
-      el("span", {}, systemName(queue.system)),
+      name(systemName(queue.system)),
       queue.scope ? name(queue.scope) : null,
       kind ? el("span", {}, name(kind)) : null,
       deadLetters ? el("span", {}, "dead-letter queue") : null,

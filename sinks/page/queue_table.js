@@ -117,7 +117,7 @@ function updateRow(node, row) {
   const { is_dead_letter_queue: deadLetters, ordered, basis, basis_reason: reason, next_step: step, folded_queues: folded } = row;
   const where = JSON.stringify([deadLetters, ordered, basis, reason, step, folded, row.worst_queue]);
   setChildren(node.querySelector(".cell-where"), where, () => [
-    systemName(row.system),
+    name(systemName(row.system)),
     ...(row.scope ? [" · ", name(row.scope)] : []),
     ...(folded ? [` · ${count(folded, "queue")}, worst: `, name(row.worst_queue)] : []),
     ...(deadLetters ? [" · dead letters"] : []),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,18 @@ def test_hostile_names_stay_text(visit: StartVisit, viewport: dict[str, int]) ->
     assert page.evaluate("() => window.hacked") is None
     assert wider_than_the_window(page) == 0
     assert visited.troubles == []
+
+
+@pytest.mark.parametrize("system", ["\u202eresworb", "constructor", "<b>x</b>"])
+def test_a_hostile_system_stays_text(visit: StartVisit, system: str) -> None:
+    """It comes with the events, as a queue's name does."""
+    snapshot = shop_snapshot(wall_ms())
+    page = visit(replace(snapshot, queues=tuple(replace(queue, system=system) for queue in snapshot.queues))).open()
+    expect(page.locator(".cell-where").first).to_contain_text(visible(system))
+    assert "\u202e" not in page.locator("main").inner_text()
+    page.locator("tbody th a").first.click()
+    expect(page.locator(".where")).to_contain_text(visible(system))
+    assert "\u202e" not in page.locator("main").inner_text()
 
 
 def test_an_additional_page_may_use_its_own_style_but_no_script(browser: Browser) -> None:
