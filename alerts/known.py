@@ -14,7 +14,8 @@ from streaming.judge.findings.signals import Finding, SignalName
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{1,256}")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,256}")
 """Characters that need no escaping in a JMX name or a Jolokia path."""
-_ACCOUNT_REGION = re.compile(r"(\d{12})/([a-z]{2}(?:-[a-z]+)+-\d)")
+_ACCOUNT_REGION = re.compile(r"(\d{12})/(?![a-z]{2}-iso)([a-z]{2}(?:-[a-z]+)+-\d)")
+"""Not the isolated regions (`us-iso-east-1`), whose domains are others."""
 _ABOUT_DEAD_LETTERS: frozenset[SignalName] = frozenset(
     {"DeadLetterArrived", "DeadLetterExpiring", "RedriveFailed", "RedriveStalled"}
 )

@@ -149,6 +149,10 @@ def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...])
             'npx wrangler queues resume-delivery "jobs"',
         ),
         (found("DeadLetterArrived", scope="elasticmq", queue="d"), 'aws sqs start-message-move-task --source-arn "$DLQ_ARN"'),
+        (
+            found("DeadLetterArrived", scope="123456789012/us-iso-east-1", queue="d"),
+            'aws sqs start-message-move-task --source-arn "$DLQ_ARN"',
+        ),
     ],
     ids=[
         "arn",
@@ -158,6 +162,7 @@ def test_each_reason_has_its_steps(signal: SignalName, reasons: tuple[str, ...])
         "group",
         "queue name",
         "an account that is none",
+        "isolated region",
     ],
 )
 def test_a_command_can_be_pasted_as_it_is(finding: Finding, command: str) -> None:
