@@ -37,10 +37,12 @@ function route() {
     view = new QueuePage(parameters, () => lastOverview);
   } else {
     lastOverview = location.hash || "#/";
-    view = new Overview(parameters, (hash) => {
+    const overview = new Overview(parameters, (hash) => {
       lastOverview = hash;
-      history.replaceState(null, "", hash);
+      // What was typed takes effect a moment later, when a queue may have been opened.
+      if (view === overview) history.replaceState(null, "", hash);
     });
+    view = overview;
   }
   main.replaceChildren(view.node);
   if (!first) {

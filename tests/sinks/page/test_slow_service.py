@@ -173,3 +173,13 @@ def test_a_browser_whose_clock_is_set_back_still_shows_new_batches(visit: StartV
     page.clock.run_for(6_000)
     expect(page.locator("tbody")).to_contain_text("4,321")
     expect(page.locator("#live")).to_have_text("Live")
+
+
+def test_a_queue_opened_while_a_filter_is_typed_keeps_its_address(visit: StartVisit) -> None:
+    """The filter takes effect a moment after the last key, when another page may be shown."""
+    page = opened(visit(shop_snapshot(wall_ms()), **OWN_PAGE))
+    page.get_by_role("searchbox").fill("ord")
+    page.evaluate(f"location.hash = '{Q}orders'")
+    expect(page.locator("h1")).to_have_text("orders")
+    page.clock.run_for(1_000)
+    assert page.evaluate("location.hash") == f"{Q}orders"
