@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -16,7 +17,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
@@ -25,6 +27,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from queuewatch.proxy import running
+from queuewatch.proxy.server import Handler
 from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
 from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
@@ -374,6 +378,23 @@ def test_the_drain_is_bounded(tmp_path: Path) -> None:
         until(lambda: len(fake.asked) == 1, "SQS was asked")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0  # the answer, after 30 s, was not waited for
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "called_s_ago", "said"),
+    [
+        (2, 60, ["2 calls were still in flight after 0 s and are cut off"]),
+        (0, -1, ["the application still called after 0 s; its further calls fail"]),
+        (0, 60, []),
+    ],
+)
+def test_only_what_a_stop_cuts_off_is_warned_of(
+    caplog: pytest.LogCaptureFixture, in_flight: int, called_s_ago: float, said: list[str]
+) -> None:
+    """With `--drain-s 0`, each stop said that 0 calls were cut off."""
+    handler = SimpleNamespace(in_flight=in_flight, last_call_s=time.monotonic() - called_s_ago)
+    asyncio.run(running._drain(cast(Handler, handler), 0))
+    assert [record.getMessage() for record in caplog.records] == said
 
 
 def test_sdk_retries_bridge_a_sigkill_and_a_restart(elasticmq: ElasticMQ, tmp_path: Path) -> None:

@@ -113,7 +113,10 @@ async def _drain(handler: Handler, within_s: float) -> None:
         if not handler.in_flight and now_s - max(asked_s, handler.last_call_s) >= _QUIET_S:
             return
         await asyncio.sleep(0.05)
-    _log.warning("%d calls were still in flight after %.0f s and are cut off", handler.in_flight, within_s)
+    if handler.in_flight:
+        _log.warning("%d calls were still in flight after %.0f s and are cut off", handler.in_flight, within_s)
+    elif handler.last_call_s > asked_s:
+        _log.warning("the application still called after %.0f s; its further calls fail", within_s)
 
 
 def _sender(settings: Settings) -> BackgroundSender | None:
