@@ -72,7 +72,7 @@ def _queues(state: ShardState, now: int, before: int, since: int, settings: Sett
     return QueueColumns(
         names=table.packed_names(),
         columns=columns,
-        totals=table.totals.copy(),
+        totals=table.totals.copy(order="K"),
         oldest=oldest,
         oldest_but_used_up=but_used_up,
         age_counts=_age_counts(state, w, now),
@@ -219,7 +219,7 @@ def _age_counts(state: ShardState, w: Windows, now: int) -> Array:
     rows, live = state.rows, nonzero(w.live)
     bucket = np.searchsorted(_BOUNDS_MS, np.maximum(now - rows.at("sent", live), 0), side="left")
     n, buckets = len(state.queues), len(_BOUNDS_MS) + 1
-    counts: Array = np.bincount(rows.at("queue", live) * buckets + bucket, minlength=n * buckets).reshape(n, buckets)
+    counts: Array = np.bincount(bucket * n + rows.at("queue", live), minlength=n * buckets).reshape(buckets, n).T
     return counts
 
 
@@ -231,9 +231,8 @@ def _oldest(state: ShardState, w: Windows, selected: _Selected, now: int, settin
             _oldest_without(state, w, selected, nonzero(w.live & ~w.visible)),
             _cloudwatch_oldest(state, w, selected, now, settings),
             _oldest_without(state, w, selected, selected.poison),
-        ],
-        axis=1,
-    )
+        ]
+    ).T
     return scopes
 
 

@@ -81,7 +81,7 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
             for name, values in self.columns.items():
                 self._combine(name, values)
         self.totals = self._summed([shard.totals for shard in shards], len(TOTALS))
-        """A column for each of TOTALS."""
+        """A column for each of TOTALS. Of this table and the next ones, each column is together in memory."""
         self.oldest = self._least([shard.oldest for shard in shards], len(AGE_SCOPES))
         self.oldest_but_used_up = self._least([shard.oldest_but_used_up for shard in shards], len(AGE_SCOPES))
         self.age_counts = self._summed([shard.age_counts for shard in shards], len(AGE_BUCKETS_S) + 1)
@@ -231,16 +231,18 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
                 out[place] = np.minimum(out[place], values) if least else np.maximum(out[place], values)
 
     def _summed(self, tables: Sequence[Array], width: int) -> Array:
-        out = np.zeros((len(self.names), width), dtype=np.int64)
+        out = np.zeros((width, len(self.names)), dtype=np.int64)
         for table, place in zip(tables, self._places, strict=True):
-            out[place] += table
-        return out
+            for column, values in zip(out, table.T, strict=True):
+                column[place] += values
+        return out.T
 
     def _least(self, tables: Sequence[Array], width: int) -> Array:
-        out = np.full((len(self.names), width), NEVER, dtype=np.int64)
+        out = np.full((width, len(self.names)), NEVER, dtype=np.int64)
         for table, place in zip(tables, self._places, strict=True):
-            out[place] = np.minimum(out[place], table)
-        return out
+            for column, values in zip(out, table.T, strict=True):
+                column[place] = np.minimum(column[place], values)
+        return out.T
 
 
 @dataclass(slots=True)

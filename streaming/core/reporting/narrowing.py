@@ -11,7 +11,8 @@ import pyarrow as pa
 from streaming.core.columns import Array
 from streaming.core.state.queues import NEVER
 
-_NARROW: Final = (np.uint8, np.uint16, np.uint32)
+_NARROW: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in (np.uint8, np.uint16, np.uint32))
+"""The types, each with its largest value: numpy looks it up anew each time, which takes as long as a column's minimum."""
 _FEWEST: Final = 64
 """Shorter columns are written as they are."""
 _WIDEST: Final = 64
@@ -26,6 +27,7 @@ class Narrowing(pickle.Pickler):
             if value.ndim == 1:
                 return _narrowed(value)
             if value.ndim == 2 and value.shape[1] <= _WIDEST:
+                # Those of a queue table are together in memory, and need no copy.
                 return _side_by_side, tuple(np.ascontiguousarray(column) for column in value.T)
         if type(value) is pa.StringArray and len(value) >= _FEWEST and value.null_count == len(value):
             return pa.nulls, (len(value), pa.string())
@@ -63,7 +65,7 @@ def _apart(values: Array, unknown: int) -> Any:
 
 
 def _narrowest(span: int) -> type[np.unsignedinteger[Any]] | None:
-    return next((dtype for dtype in _NARROW if span <= np.iinfo(dtype).max), None)
+    return next((dtype for dtype, most in _NARROW if span <= most), None)
 
 
 def _constant(value: int, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -90,4 +92,4 @@ def _ascending(first: int, dtype: str, steps: Array) -> Array:
 
 
 def _side_by_side(*columns: Array) -> Array:
-    return np.stack(columns, axis=1)
+    return np.stack(columns).T

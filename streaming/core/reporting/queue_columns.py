@@ -54,7 +54,7 @@ class QueueColumns:
     columns: dict[str, Array]
     """Columns by name of NUMBERS, FLAGS, REPORT_TIMES, LATEST_COUNT and REPORTED."""
     totals: Array
-    """A column for each of TOTALS."""
+    """A column for each of TOTALS. Of this table and the next ones, each column is together in memory."""
     oldest: Array
     """A column per scope of AGE_SCOPES: the time from which its age counts, NEVER where it has no message."""
     oldest_but_used_up: Array

@@ -91,7 +91,7 @@ class QueueTable:
         self.hashes: Array = np.zeros(0, dtype=np.uint64)
         """A 64-bit hash of each queue's name."""
         self.totals: Array = np.zeros((0, len(TOTALS)), dtype=np.int64)
-        """Running totals, a column for each of TOTALS."""
+        """Running totals, a column for each of TOTALS. Each column is together in memory, as it is stored, reported and read."""
         self._columns: dict[str, Array] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._columns |= {name: np.zeros(0, dtype=bool) for name in _BOOLEANS}
         self.durations = PackedCounts(b"")
@@ -132,7 +132,7 @@ class QueueTable:
         self.names = [*self.names, *names]
         self.index = self.index | {name: first + i for i, name in enumerate(names)}
         self.hashes = np.append(self.hashes, np.array([queue_hash(name) for name in names], dtype=np.uint64))
-        self.totals = np.concatenate([self.totals, np.zeros((n, len(TOTALS)), dtype=np.int64)])
+        self.totals = np.concatenate([self.totals.T, np.zeros((len(TOTALS), n), dtype=np.int64)], axis=1).T
         for name, values in self._columns.items():
             self._columns[name] = np.append(values, np.zeros(n, dtype=values.dtype))
         self._columns["counted_most"][first:] = -1
@@ -140,7 +140,7 @@ class QueueTable:
         self._depths.grow(n)
         self._texts = [*self._text_list(), *[_NO_ATTRIBUTES] * n]
         self._shared = None
-        self._limits = np.concatenate([self._limits, np.zeros((n, len(LIMITS)), dtype=np.int64)])
+        self._limits = np.concatenate([self._limits.T, np.zeros((len(LIMITS), n), dtype=np.int64)], axis=1).T
         self._unlimited.update(range(first, first + n))
         self._packed_names = None
         return first
@@ -363,8 +363,8 @@ class QueueTable:
         attributes = self.attribute_texts()
         columns = {f"q.{name}": values for name, values in self._columns.items() if values.dtype != bool}
         columns |= {f"q.{name}": self._columns[name].view(np.uint8) for name in _BOOLEANS}
-        columns |= {f"q.t.{name}": np.ascontiguousarray(self.totals[:, i]) for i, name in enumerate(TOTALS)}
-        columns |= {f"q.l.{name}": np.ascontiguousarray(self._limits[:, i]) for i, name in enumerate(LIMITS)}
+        columns |= {f"q.t.{name}": self.totals[:, i] for i, name in enumerate(TOTALS)}
+        columns |= {f"q.l.{name}": self._limits[:, i] for i, name in enumerate(LIMITS)}
         columns |= self._depths.pack("q.d.")
         columns["q.durations"] = np.frombuffer(self.durations.to_bytes(), dtype=np.uint8)
         columns["q.names"] = np.frombuffer(self.packed_names(), dtype=np.uint8)
@@ -384,8 +384,8 @@ class QueueTable:
         names, index = read_names(table._packed_names)
         table.names, table.index = list(names), index
         table.hashes = columns["q.hash"]
-        table.totals = np.stack([columns[f"q.t.{name}"] for name in TOTALS], axis=1)
-        table._limits = np.stack([columns[f"q.l.{name}"] for name in LIMITS], axis=1)
+        table.totals = np.stack([columns[f"q.t.{name}"] for name in TOTALS]).T
+        table._limits = np.stack([columns[f"q.l.{name}"] for name in LIMITS]).T
         table._limits_by = int(columns["q.limits_by"][0])
         table._columns = {name: columns[f"q.{name}"] for name in _INTS}
         table._columns |= {name: columns[f"q.{name}"].view(bool) for name in _BOOLEANS}

@@ -21,13 +21,13 @@ _SETTLED_FROM = [TOTALS.index(name) for name in END_TOTALS]
 def sample_table(queues: MergedQueues, places: Ints) -> Ints:
     """Return a row of FIELDS for each of the queues at `places`."""
     table = np.zeros((len(places), len(FIELDS)), dtype=np.int64)
-    totals = queues.totals[places]
+    totals = queues.totals.T[:, places]
     integers = queues.integers[_READ][:, places]
     states = integers[: len(STATES)]
-    table[:, _SAME_TO] = totals[:, _SAME_FROM]
+    table[:, _SAME_TO] = totals[_SAME_FROM].T
     table[:, _READ_TO] = integers.T
-    reconciled, found_later = (totals[:, TOTALS.index(name)] for name in ("reconciled", "found_later"))
-    ended = totals[:, _SETTLED_FROM].sum(axis=1)
+    reconciled, found_later = (totals[TOTALS.index(name)] for name in ("reconciled", "found_later"))
+    ended = totals[_SETTLED_FROM].sum(axis=0)
     oldest = queues.oldest[places, 1]
     for name, values in (
         ("settled", ended - found_later),
