@@ -15,7 +15,7 @@ from streaming.checkpoint.state_files import Pruner, StateFile
 from streaming.checkpoint.versions import LOST_FILES, ShardVersion, Version, VersionLedger
 from streaming.core.clock import LARGEST_STEP_BACK_MS, count_confirmations
 from streaming.core.events.packet import Quarantined
-from streaming.core.gc_pause import gc_paused
+from streaming.core.gc_pause import BatchHeap, gc_paused
 from streaming.core.reporting.merge import Merged, merge
 from streaming.core.reporting.shard_report import ShardReport
 from streaming.core.settings import Settings
@@ -74,6 +74,7 @@ class Publisher:
         self._spool = spool
         self._lost_before = lost_before or {}
         """What was lost before the first batch: by the job of the checkpoint that this one was made from."""
+        self._heap = BatchHeap()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Collect the reports (which runs the batch), judge every step in order, and publish the last."""
@@ -83,6 +84,7 @@ class Publisher:
         rows = batch.collect()
         with gc_paused():
             self._publish(rows, batch_id, now_ms)
+            self._heap.freeze()
 
     def _publish(self, rows: list[Row], batch_id: int, now_ms: int) -> None:
         read = _read(rows)
