@@ -46,7 +46,7 @@ def test_what_a_batch_left_is_not_looked_at_again() -> None:
     """Collections found nothing in the evaluations of ten thousand queues, and took half a second each."""
     heap = BatchHeap()
     with gc_paused():
-        left = [[]]
+        left: list[list[int]] = [[]]
         heap.freeze()
     assert not any(one is left for one in gc.get_objects())
 
