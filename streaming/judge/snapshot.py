@@ -136,9 +136,9 @@ class QueueView:
     poison_messages: int | None
     stuck_groups: int
     groups: Mapping[GroupState, int]
-    """Empty when the queue has no groups."""
+    """Empty when the queue has no groups; a state of which the number is not known is absent."""
     top_groups: tuple[GroupView, ...]
-    """Oldest first, at most the top K."""
+    """Oldest first, at most the top K. Where not all messages are known, only groups whose oldest one is certainly there."""
     other_groups: int
     """How many groups were folded away; the oldest message among them dates from `other_groups_oldest_ms`."""
     other_groups_oldest_ms: int | None

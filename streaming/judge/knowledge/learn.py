@@ -83,7 +83,8 @@ def learn(c: Context) -> Knowledge:
     waiting = _waiting(c, latest)
     messages = depth_of(reason, evidence, summary, c.broker_counts, c.recent, doubtful=waiting == "contradicted")
     # Without counts there is nothing to contradict what is tracked, so it is published as a lower bound.
-    if reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes):
+    tracked = reason.basis == "messages" or (summary.messages_seen and "visible" not in summary.attributes)
+    if tracked:
         ages = _tracked_ages(c, reason, latest, waiting)
     else:
         ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
@@ -92,7 +93,16 @@ def learn(c: Context) -> Knowledge:
     if not known and c.broker_counts.get("visible") == 0:
         # What seems to wait is in flight.
         ages.pop("visible", None)
-    return Knowledge(reason, messages, ages, in_flight_is_known=known)
+    ends = signs.sides.ends
+    return Knowledge(
+        reason,
+        messages,
+        ages,
+        in_flight_is_known=known,
+        groups_are_known=ends and (tracked or reason.basis == "consumers"),
+        waiting_is_known=tracked,
+        holds_are_known=ends,
+    )
 
 
 def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:

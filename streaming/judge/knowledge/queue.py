@@ -52,6 +52,12 @@ class Knowledge:
     """How near signals are to firing that only their rules can measure."""
     in_flight_is_known: bool = True
     """False: some receives are not reported, so what seems to wait may be in flight."""
+    groups_are_known: bool = True
+    """False: messages of a group that seem to wait may have left, because not everything is reported."""
+    waiting_is_known: bool = True
+    """False: messages may wait that nobody reported."""
+    holds_are_known: bool = True
+    """False: deletions are not reported, so consumers seem to hold what they have finished."""
 
 
 NOTHING_KNOWN = Knowledge(BasisReason("unknown", "nothing is reported", ""))

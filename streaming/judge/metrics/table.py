@@ -157,19 +157,21 @@ METRICS: tuple[Metric, ...] = (
         "queuewatch_stuck_groups",
         "gauge",
         "Ordering groups that are stuck behind their first message.",
-        of_queue=values.value(lambda queue: queue.stuck_groups if queue.groups else None),
+        of_queue=values.value(lambda queue: queue.stuck_groups if queue.groups or queue.stuck_groups else None),
     ),
     Metric(
         "queuewatch_group_oldest_message_age_seconds",
         "gauge",
-        "Age of the oldest unsettled message per ordering group: the groups with the oldest messages by name, the rest as other.",
+        "Age of the oldest unsettled message per ordering group: the groups with the oldest messages by name, the rest as other. "
+        "Where messages may leave unseen, only of groups whose oldest message is in flight, or which are stuck.",
         ("group",),
         times=values.group_since,
     ),
     Metric(
         "queuewatch_groups",
         "gauge",
-        "Ordering groups by state; a group can be in several. backlog: a message is visible; blocked: another is in flight.",
+        "Ordering groups by state; a group can be in several. backlog: a message is visible; blocked: another is in flight. "
+        "States that the telemetry does not show are absent.",
         ("state",),
         of_queue=values.groups,
         series=values.GROUP_SERIES,
@@ -199,7 +201,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "queuewatch_consumer_oldest_held_seconds",
         "gauge",
-        "How long a consumer has held its oldest message: the longest holds by name, the rest as other.",
+        "How long a consumer has held its oldest message: the longest holds by name, the rest as other. "
+        "Absent where deletions are not reported.",
         ("consumer",),
         times=values.held_since,
     ),

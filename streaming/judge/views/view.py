@@ -170,7 +170,9 @@ def queue_view(summary: QueueSummary, evaluation: Evaluation, settings: Settings
     zero_is_known = not receives_are_unseen(summary)
     top_k = settings.top_k
     groups, other_groups, other_oldest = _groups(summary, evaluation.stuck_groups, top_k)
-    held = summary.consumers
+    if not evaluation.knowledge.groups_are_known:
+        groups, other_groups, other_oldest = tuple(group for group in groups if _is_there(group, summary)), 0, None
+    held = summary.consumers if evaluation.knowledge.holds_are_known else []
     return QueueView(
         system=summary.name.system,
         scope=summary.name.scope,
@@ -319,12 +321,26 @@ def _group(g: GroupReport, stuck: bool) -> GroupView:
     )
 
 
+def _is_there(group: GroupView, summary: QueueSummary) -> bool:
+    """Whether the oldest message of a group is certainly in the queue, although not all messages are known."""
+    ordered = summary.ordered_facts
+    heads = {g.name: g.head for g in ordered.oldest} if ordered is not None else {}
+    head = heads.get(group.group)
+    return group.stuck or (head is not None and head.state == "in_flight")
+
+
 def _group_states(summary: QueueSummary, evaluation: Evaluation) -> dict[GroupState, int]:
-    """Return how many groups are in each state. Which are in flight, and so block others, is not known without their receives."""
-    states = _all_group_states(summary, evaluation.ordered)
-    if states and not evaluation.knowledge.in_flight_is_known:
+    """Return how many groups are in each state, as far as it is known.
+
+    Which are in flight, and so block others, is not known without their receives; which have a backlog is not known without their
+    sends; and nothing is where some messages leave unseen.
+    """
+    states, known = _all_group_states(summary, evaluation.ordered), evaluation.knowledge
+    if not states or not known.groups_are_known:
+        return {}
+    if not known.in_flight_is_known:
         return {"backlog": states["backlog"]}
-    return states
+    return states if known.waiting_is_known else {"in_flight": states["in_flight"]}
 
 
 def _all_group_states(summary: QueueSummary, ordered_queue: bool) -> dict[GroupState, int]:
