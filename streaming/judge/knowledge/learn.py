@@ -28,10 +28,11 @@ from streaming.judge.knowledge.basis import (
     sides,
     without_receives,
 )
+from streaming.judge.knowledge.bounds import send_bound
 from streaming.judge.knowledge.compare import compare_count, is_far_below, update_report_delay, update_tracked_at_counts
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
-from streaming.judge.knowledge.queue import Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
+from streaming.judge.knowledge.queue import FRESH_BOUND_MS, Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
 from streaming.judge.knowledge.standstill import restart_standstill, update_backlog, update_consumer_activity, update_standstill
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.knowledge.unseen_receives import in_flight_is_known, receives_are_unseen
@@ -90,9 +91,10 @@ def learn(c: Context) -> Knowledge:
         ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
         ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
     known = in_flight_is_known(summary, evidence)
-    if not known and c.broker_counts.get("visible") == 0:
-        # What seems to wait is in flight.
-        ages.pop("visible", None)
+    if not known and "visible" in ages:
+        visible = _visible_of_unseen_receives(c, latest, ages.pop("visible"), tracked=tracked)
+        if visible is not None:
+            ages["visible"] = visible
     ends = signs.sides.ends
     return Knowledge(
         reason,
@@ -230,6 +232,29 @@ def _tracked_ages(c: Context, reason: BasisReason, latest: Depth | None, waiting
     # A count that may be late and one that shows an unseen consumer look the same until a minute has passed.
     none_at = latest.at if latest is not None and not latest.unsettled else 0
     return {scope: age if sure and age.since_ms >= none_at else Age(age.since_ms, False) for scope, age in ages.items()}
+
+
+def _visible_of_unseen_receives(c: Context, latest: Depth | None, age: Age, *, tracked: bool) -> Age | None:
+    """Return what is known of the age of the oldest visible message where no receive is reported.
+
+    `age`, if it is that of a tracked message, may be of one in flight: it counts while nothing is in flight, and where there are
+    no counts. Otherwise those in flight may be the oldest, and the visible ones are at least as old as if they were sent last.
+    """
+    if "visible" not in c.summary.attributes:
+        return Age(age.since_ms, False)
+    evidence = c.memory.evidence
+    if c.broker_counts.get("visible") == 0:
+        # What seems to wait is in flight.
+        return None
+    if not tracked or evidence.frozen_since:
+        return age
+    if latest is None:
+        return Age(age.since_ms, False)
+    if c.now - latest.at > FRESH_BOUND_MS:
+        return None
+    exact = c.name.system in EXACT_SYSTEMS or evidence.counts_are_exact()
+    since = send_bound(c.past, latest.visible, max(int(c.past.at[0]), evidence.sends.agreed_since), exact=exact)
+    return None if since is None else Age(max(since, age.since_ms), False)
 
 
 def _left_out(c: Context) -> bool:

@@ -114,3 +114,41 @@ def test_a_stall_without_receives_says_what_is_known() -> None:
         events.append(ev("queue_state", 30 * i, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
     (stalled,) = seen(events).firing("QueueStalled")
     assert stalled.evidence["summary"].endswith("visible: nothing was finished for 9 min; receives are not reported.")
+
+
+def busy(wait_s: int, system: str = "aws_sqs") -> Events:
+    """Return two messages a second that wait for so long and are worked on for 20 s; receives are not reported."""
+    end_s = wait_s + 20
+    events = [ev("sent", at / 2, message_id=f"m{at}") for at in range(2 * UNTIL_S)]
+    events += [ev("deleted", at / 2 + end_s, message_id=f"m{at}") for at in range(2 * (UNTIL_S - end_s))]
+    for at in range(15, UNTIL_S, 30):
+        visible, in_flight = min(2 * at + 1, 2 * wait_s), min(max(2 * (at - wait_s) + 1, 0), 40)
+        events.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
+    return [{**event, "system": system} for event in events]
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "system", "least_s"),
+    [(10, "aws_sqs", None), (300, "aws_sqs", 90), (300, "activemq", 240)],
+    ids=["a late count may be of any of them", "a backlog", "counts without an error"],
+)
+def test_the_oldest_message_is_not_the_oldest_visible_one_where_consumers_work(
+    wait_s: int, system: str, least_s: int | None
+) -> None:
+    """It is in flight. The visible ones are at least those sent last, as many as are left of those that the broker counted."""
+    found = seen(busy(wait_s, system))
+    queues = [(s.at_ms, s.queues[0]) for s in found.snapshots if s.at_ms >= T0 + 450_000]
+    assert {queue.basis for _, queue in queues} == {"messages"}
+    assert all(at - queue.oldest_ms["all"] == 1000 * wait_s + 19_500 for at, queue in queues)
+    ages = [at - queue.oldest_ms["visible"] for at, queue in queues if "visible" in queue.oldest_ms]
+    assert len(ages) == (len(queues) if least_s is not None else 0)
+    assert not ages or (least_s is not None and 1000 * least_s <= min(ages) and max(ages) <= 1000 * wait_s)
+    assert not any("visible" in queue.exact_ages for _, queue in queues)
+
+
+def test_without_counts_the_age_of_a_visible_message_is_not_exact() -> None:
+    """The oldest message is in flight, and nothing shows it."""
+    found = seen([e for e in busy(10) if e["type"] != "queue_state"])
+    queue = found.snapshots[-1].queues[0]
+    assert "all" in queue.exact_ages
+    assert "visible" not in queue.exact_ages
