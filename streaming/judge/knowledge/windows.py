@@ -114,12 +114,25 @@ def _messages_left(c: Context, failed: int, since: int) -> bool:
         return False
     if _left_unreported(c):
         return True
-    depths = c.summary.depths
+    depths = _counts(c)
     lately = [depth for depth in depths if depth.at >= c.now - _counted_within_ms(depths)]
     if lately:
         return _left_by(c, lately, samples, since)
     # The counts have ended. They say nothing about the windows that end since.
     return bool(depths) and _left_by(c, depths[-1:], c.past.until(depths[-1].at), depths[-1].at - (c.now - since))
+
+
+def _counts(c: Context) -> list[Depth]:
+    """Return the latest counts, with one that came without the messages in flight: a message whose window ended is in it, too.
+
+    Where the first failure moves a message, such counts do not show how many the dead-letter queue gained.
+    """
+    depths, reported = c.summary.depths, c.summary.attributes.get("visible")
+    if reported is None or not isinstance(reported.value, int) or c.max_receive_count == 1:
+        return depths
+    if depths and depths[-1].at >= reported.at:
+        return depths
+    return [*depths, Depth(reported.at, reported.value, 0, 0)]
 
 
 def _left_unreported(c: Context) -> bool:

@@ -58,6 +58,17 @@ def test_unreported_deletions_are_no_failures_in_a_delay_queue() -> None:
     assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["deletions are not reported", "broken from the start"])
+def test_a_count_without_the_messages_in_flight_shows_that_they_left(fails: bool) -> None:
+    """Cloudflare's is one of all that is not acknowledged: those whose windows ran out would be in it."""
+    events = delivered(300, consumers=2, silent=2, sends=False)
+    for at_s in range(0, 300, 30):
+        counts = {"visible": at_s if fails else 2, "visibility_timeout_s": WINDOW_MS // 1000}
+        events.append(event("queue_state", 1000 * at_s, attributes=counts))
+    found = failing(events, 300)
+    assert bool([c for c in found.changes if c.finding.key.signal == "QueueFailing"]) is fails
+
+
 @pytest.mark.parametrize(
     "polls_s",
     [range(0, 301, 60), [*range(0, 301, 60), *range(480, 700, 60)], range(0, 700, 120), range(0, 700, 300)],
