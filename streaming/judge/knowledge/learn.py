@@ -101,7 +101,8 @@ def learn(c: Context) -> Knowledge:
         messages,
         ages,
         in_flight_is_known=known,
-        groups_are_known=ends and (tracked or reason.basis == "consumers"),
+        # A consumer that does not report may have finished what came back to one that does.
+        groups_are_known=ends and (tracked or (reason.basis == "consumers" and evidence.ends.holds(c.now))),
         waiting_is_known=tracked,
         holds_are_known=ends,
     )

@@ -95,6 +95,17 @@ def test_of_groups_that_are_received_in_part_those_in_flight_have_ages() -> None
     assert all(snapshot.at_ms - group.oldest_sent_at_ms < 5_000 for group in queue.top_groups)
 
 
+def test_groups_that_consumers_may_have_finished_unseen_have_no_ages() -> None:
+    """No sends are reported, and one of two consumers: what it gave back is received and finished by the other one."""
+    some = deliveries(deletions=True, share=2)
+    back = [e | {"type": "released"} if e["type"] == "deleted" and e["message_id"] == "m200" else e for e in some]
+    more = [{**e, "attributes": {**e["attributes"], "in_flight": 8}} for e in counts()]
+    queue = last_of(back, more).queues[0]
+    assert queue.basis == "consumers"
+    assert queue.groups == {}
+    assert "g0" not in {group.group for group in queue.top_groups}
+
+
 def test_nobody_holds_what_is_never_reported_deleted() -> None:
     """Every message seems to be held until its window ends, and to wait from then on."""
     snapshot = last_of(deliveries(deletions=False), counts())
