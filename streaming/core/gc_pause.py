@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Final
 
 COLLECTED_EVERY: Final = 60
-"""Batches. Garbage that other threads make during a batch, such as a closed connection with the body of its last request, is frozen
-with it and stays until then: at one batch a second, for a minute."""
+"""Batches. Garbage that other threads make during a batch, such as a closed connection with the body of its last request, is
+frozen with it and stays until then: at one batch a second, for a minute."""
 
 
 @contextmanager
