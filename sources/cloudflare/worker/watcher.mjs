@@ -20,6 +20,8 @@ const REPEAT_SETTINGS_MS = 5 * 60_000;
 const REPEAT_BACKLOG_MS = 10_000;
 const MAX_MESSAGE_ID_CHARS = 512;
 const MAX_REASON_CHARS = 200;
+/** Half of a surrogate pair, which UTF-8 cannot encode: the service refuses an event that holds one. */
+const HALF = /\p{Surrogate}/gu;
 
 export class Watcher {
   /** @type {Map<string, Seen>} */
@@ -93,7 +95,8 @@ export class Watcher {
     if (this.settings.messageId === undefined) return undefined;
     try {
       const id = this.settings.messageId(body());
-      return typeof id === "string" && id !== "" && id.length <= MAX_MESSAGE_ID_CHARS ? id : undefined;
+      const fits = typeof id === "string" && id !== "" && id.length <= MAX_MESSAGE_ID_CHARS;
+      return fits && id.search(HALF) < 0 ? id : undefined;
     } catch {
       return undefined;
     }
@@ -109,7 +112,7 @@ export class Watcher {
     try {
       if (!(error instanceof Error)) return `${what}: ${error === null ? "null" : typeof error}`;
       const text = this.settings.errorMessages ? `${error.name}: ${error.message}` : error.name;
-      return `${what}: ${text}`.slice(0, MAX_REASON_CHARS);
+      return `${what}: ${text}`.slice(0, MAX_REASON_CHARS).replace(HALF, "\ufffd");
     } catch {
       return what;
     }
