@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,27 +76,27 @@ class Memory:
         self._ended: OrderedDict[Key, Message] = OrderedDict()
         self._held: dict[str, dict[Key, Message]] = {}
         self.forgotten = 0
-        """Messages in flight that were dropped because there were too many."""
+        """Messages in flight, or with a pending end, that were dropped because there were too many."""
 
     def find(self, key: Key) -> Message | None:
         """Return the message, if it is in flight or ended recently."""
-        return self._live.get(key) or self._ended.get(key)
+        return self._live.get(key) or self._pending.get(key) or self._ended.get(key)
 
     def is_held(self, message: Message) -> bool:
         """Whether it is in flight without a pending end."""
-        return message.ending is None and self._live.get(message.key) is message
+        return self._live.get(message.key) is message
 
     def hold(self, message: Message, consumer: str) -> None:
         """Mark the message as in flight at `consumer`, wherever it was before."""
         key = message.key
         self.let_go(message)
-        self._ended.pop(key, None)
-        self._pending.pop(key, None)
+        for table in (self._live, self._pending, self._ended):
+            table.pop(key, None)
         message.consumer, message.ending, message.ended = consumer, None, None
         self._live[key] = message
         self._held.setdefault(consumer, {})[key] = message
         if len(self._live) > self._max_in_flight:
-            self._forget_oldest()
+            self._forget_oldest(self._live)
 
     def let_go(self, message: Message) -> None:
         """Mark it as not held; `message.consumer` remains its last consumer."""
@@ -109,13 +110,12 @@ class Memory:
         """Mark its end as pending until `due_ms` (local time); until then it can be found, but is not held."""
         key = message.key
         self.let_go(message)
-        self._ended.pop(key, None)
+        for table in (self._live, self._pending, self._ended):
+            table.pop(key, None)
         message.ending, message.due_ms, message.ended = how, due_ms, None
-        self._live[key] = message
         self._pending[key] = message
-        self._pending.move_to_end(key)
-        if len(self._live) > self._max_in_flight:
-            self._forget_oldest()
+        if len(self._pending) > self._max_in_flight:
+            self._forget_oldest(self._pending)
 
     def end(self, message: Message, how: End | Literal["released"], now_ms: int) -> None:
         """Mark its stay as over, as reported; it is remembered for a while."""
@@ -176,8 +176,8 @@ class Memory:
         return found
 
     def __len__(self) -> int:
-        return len(self._live) + len(self._ended)
+        return len(self._live) + len(self._pending) + len(self._ended)
 
-    def _forget_oldest(self) -> None:
-        self.drop(next(iter(self._live.values())))
+    def _forget_oldest(self, table: Mapping[Key, Message]) -> None:
+        self.drop(next(iter(table.values())))
         self.forgotten += 1

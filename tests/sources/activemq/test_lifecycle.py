@@ -187,6 +187,32 @@ def test_messages_in_flight_kept_in_memory_are_limited() -> None:
     assert driven.lifecycle.memory.held_count(A) == 10
 
 
+def test_an_acknowledgement_is_reported_whatever_is_dispatched_meanwhile() -> None:
+    """It waits for a contradiction; a full prefetch window that follows it must not push it out of memory."""
+    driven = DrivenLifecycle(max_in_flight=10)
+    driven.apply(seen("dispatched", message="first", by=A, out_ms=1), 1)
+    driven.apply(seen("consumed", message="first", out_ms=1), 2)
+    for number in range(3, 23):
+        driven.apply(seen("dispatched", message=str(number), by=A, out_ms=number), number)
+    [event] = driven.flush(5_000)
+    assert (event["type"], event["message_id"], event["consumer"]) == ("deleted", "first", A)
+
+
+def test_a_message_dispatched_again_is_not_the_oldest_in_flight() -> None:
+    driven = DrivenLifecycle(max_in_flight=2)
+    for message, out_ms in (("first", 1), ("second", 2), ("first", 3), ("third", 4)):
+        driven.apply(seen("dispatched", message=message, by=A, out_ms=out_ms), out_ms)
+    assert [held.message_id for held in driven.lifecycle.memory.held_by(A)] == ["first", "third"]
+
+
+def test_pending_ends_kept_in_memory_are_limited() -> None:
+    driven = DrivenLifecycle(max_in_flight=10)
+    for number in range(25):
+        driven.apply(seen("consumed", message=str(number), out_ms=0), 100)
+    assert len(driven.lifecycle.memory) == 10
+    assert driven.lifecycle.memory.forgotten == 15
+
+
 def test_ended_messages_kept_in_memory_are_limited_in_number_and_time() -> None:
     driven = DrivenLifecycle(max_ended=10, keep_ended_ms=60_000, grace_ms=0)
     for number in range(25):
