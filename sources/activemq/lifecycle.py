@@ -81,7 +81,9 @@ class Lifecycle:
         if isinstance(advisory, ConsumerRemoved):
             return self._consumer_removed(advisory.consumer, now_ms)
         if isinstance(advisory, ConsumerFull):
-            self.consumers.of(advisory.consumer).full = True
+            # One that has left, of which this is read late, must not seem to exist again.
+            if (consumer := self.consumers.get(advisory.consumer)) is not None:
+                consumer.full = True
         elif isinstance(advisory, ConnectionOpened):
             self.consumers.open_connection(advisory.connection, advisory.client_id)
         elif isinstance(advisory, ConnectionClosed):

@@ -47,6 +47,15 @@ def test_an_aborted_consumer_is_reported_until_its_connection_closes() -> None:
     assert driven.lifecycle.consumer_states(START_MS + 70_000) == []
 
 
+def test_a_consumer_that_left_does_not_come_back_with_a_late_advisory() -> None:
+    """The broker writes the advisory of a full prefetch window in another thread than that of the consumer's end."""
+    driven = DrivenLifecycle()
+    driven.apply(consumer(A), 0)
+    driven.apply(ConsumerRemoved(A), 1)
+    driven.apply(ConsumerFull(A, QUEUE), 2)
+    assert list(driven.lifecycle.consumers) == []
+
+
 def test_a_consumer_of_several_queues_is_reported_for_each() -> None:
     driven = DrivenLifecycle()
     events = driven.apply(consumer(A, queue="a,queue://b"), 1)
