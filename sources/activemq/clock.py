@@ -30,9 +30,10 @@ class BrokerClock:
         behind_ms = local_ms - broker_ms
         if self._window_from_ms is None:
             self._window_from_ms, self._least_ms = local_ms, behind_ms
-        elif not 0 <= local_ms - self._window_from_ms < _WINDOW_MS:
-            self._window_from_ms, self._least_before_ms = local_ms, self._least_ms
-            self._least_ms = behind_ms
+        elif not 0 <= (since_ms := local_ms - self._window_from_ms) < _WINDOW_MS:
+            # After a long pause, the window before is not the last one.
+            self._least_before_ms = self._least_ms if abs(since_ms) < 2 * _WINDOW_MS else None
+            self._window_from_ms, self._least_ms = local_ms, behind_ms
         elif behind_ms < self._least_ms:
             self._least_ms = behind_ms
         self._last_broker_ms = broker_ms

@@ -35,3 +35,10 @@ def test_a_difference_from_before_a_clock_step_is_forgotten() -> None:
         # This machine's clock was set forward by a second.
         clock.observe(broker_ms=minute * 60_000, local_ms=minute * 60_000 + 1_000)
     assert clock.offset_ms == 1_000
+
+
+def test_a_difference_from_before_this_clock_was_set_forward_overnight_is_forgotten() -> None:
+    clock = BrokerClock()
+    clock.observe(broker_ms=0, local_ms=0)
+    clock.observe(broker_ms=36_000_000, local_ms=36_060_000)
+    assert clock.offset_ms == 60_000
