@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sources.cloudflare.errors import BadAnswer
 from sources.cloudflare.settings import Consumer, Queue
 from sources.events import EARLIEST_MS, LATEST_MS, MAX_NAME_CHARS
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,8 @@ def _time(value: Any) -> int | None:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARS
+    # JSON may hold half a surrogate pair, which neither a URL nor an event can.
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARS and not _SURROGATES.search(value)
 
 
 def _kind(value: Any) -> str:

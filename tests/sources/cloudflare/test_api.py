@@ -209,15 +209,17 @@ def test_details_of_the_wrong_type_are_left_out(stub: Stub, api: CloudflareApi) 
 def test_an_unreadable_queue_hides_no_other(stub: Stub, api: CloudflareApi) -> None:
     """The unreadable entries are listed in `bad`, each with the problem."""
     stub.add("orders")
-    entries = [stub.queues[0].as_listed(), {"queue_id": 5, "queue_name": "x"}, "what", {"queue_id": "id"}]
+    half = {"queue_id": "half of a \ud83d pair", "queue_name": "x"}
+    entries = [stub.queues[0].as_listed(), {"queue_id": 5, "queue_name": "x"}, "what", {"queue_id": "id"}, half]
     stub.faults["/queues"].append(answering(200, json.dumps(success(entries))))
     page = api.page(1)
     assert [queue.name for queue in page.queues] == ["orders"]
-    assert (page.entries, page.total_pages) == (4, None)
+    assert (page.entries, page.total_pages) == (5, None)
     assert page.bad == (
         "result[1]: queue_id is int 5",
         "result[2]: queue is not an object but str what",
         "result[3]: queue_name is missing",
+        "result[4]: queue_id is str half of a \ud83d pair",
     )
 
 
