@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from queuewatch.places import place_of_url
 from sources.collect.base import CollectorRefused
@@ -61,26 +61,26 @@ def listed_urls(client: SQSClient, discovery: DiscoveryConfig) -> list[str]:
 
 def _pages(client: SQSClient, prefix: str) -> Iterator[str]:
     """Yield all queue URLs: SQS pages only when a page size is requested, and otherwise stops at 1,000."""
-    token = ""
-    while True:
-        page = client.list_queues(
-            MaxResults=_PAGE,
-            **({"QueueNamePrefix": prefix} if prefix else {}),
-            **({"NextToken": token} if token else {}),
-        )
+    filters: dict[str, Any] = {"QueueNamePrefix": prefix} if prefix else {}
+    for page in _each(lambda token: client.list_queues(MaxResults=_PAGE, **filters, **token)):
         yield from page.get("QueueUrls", ())
-        token = page.get("NextToken", "")
-        if not token:
-            return
 
 
 def dead_letter_sources(client: SQSClient, url: str) -> list[str]:
     """Return the names of the queues whose dead letters go to this one."""
-    names: list[str] = []
+    pages = _each(lambda token: client.list_dead_letter_source_queues(QueueUrl=url, MaxResults=_PAGE, **token))
+    return sorted({queue_name(source) for page in pages for source in page.get("queueUrls", ())})
+
+
+def _each(request: Callable[[dict[str, Any]], Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the pages of an answer.
+
+    A stand-in for SQS or a proxy that ignores the token gives the same one again, and would never come to an end.
+    """
+    seen: set[str] = set()
     token = ""
-    while True:
-        page = client.list_dead_letter_source_queues(QueueUrl=url, MaxResults=_PAGE, **({"NextToken": token} if token else {}))
-        names.extend(queue_name(source) for source in page.get("queueUrls", ()))
-        token = page.get("NextToken", "")
-        if not token:
-            return sorted(names)
+    while token not in seen:
+        seen.add(token)
+        page = request({"NextToken": token} if token else {})
+        yield page
+        token = page.get("NextToken") or ""

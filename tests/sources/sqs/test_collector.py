@@ -177,6 +177,23 @@ def test_a_dead_letter_queue_of_very_many_sources_is_reported() -> None:
     assert (reported["visible"], reported["dead_letter_sources"]) == (7, sources[:100])
 
 
+def test_a_list_that_gives_the_same_token_again_comes_to_an_end() -> None:
+    """Some proxies and stand-ins for SQS ignore the token, and answer with the first page each time."""
+    fake = Fake({"orders": TO_DLQ, "orders-dlq": PLAIN})
+
+    def without_end(answer: dict[str, Any]) -> dict[str, Any]:
+        assert len(fake.calls) < 50, "it asks for ever"
+        return answer | {"NextToken": "again"}
+
+    lists, sources = fake.list_queues, fake.list_dead_letter_source_queues
+    # The stand-in reads no position from this token.
+    fake.list_queues = lambda **params: without_end(lists(**params | {"NextToken": "0"}))  # type: ignore[method-assign]
+    fake.list_dead_letter_source_queues = lambda **params: without_end(sources(**params))  # type: ignore[method-assign]
+    events = read_account(fake, DiscoveryConfig())
+    assert names(events) == ["orders", "orders-dlq"]
+    assert [e["attributes"]["dead_letter_sources"] for e in events if e["queue"] == "orders-dlq"] == [["orders"]]
+
+
 def test_an_answer_without_attributes_is_a_problem_and_no_queue_without_a_dead_letter_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
