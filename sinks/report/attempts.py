@@ -66,13 +66,14 @@ class MessageStory:
 def message_story(events: pa.Table, queue: QueueName, message_id: str, ends_ms: int) -> MessageStory:
     """Return everything the recording says about a message, also in its dead-letter queue, where it keeps its id.
 
-    `ends_ms` is when the recording ends.
+    `ends_ms` is when what is shown of the recording ends; later events are left out. So are copies: an event may be sent twice.
     """
     story = MessageStory(queue, message_id)
     if not len(events):
         return story
     mine = events.filter(pc.fill_null(pc.equal(events["message_id"], message_id), False))
-    rows = [row for row in mine.to_pylist() if (row["system"] or "", row["scope"] or "") == queue[:2]]
+    copies = (row for row in mine.to_pylist() if (row["system"] or "", row["scope"] or "") == queue[:2] and row["at"] <= ends_ms)
+    rows = list({tuple(row.values()): row for row in copies}.values())
     rows.sort(key=lambda row: row["at"])
     story.left_out = max(0, len(rows) - MOST_EVENTS)
     rows = rows[-MOST_EVENTS:]

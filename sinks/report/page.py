@@ -91,12 +91,14 @@ def culprits(spans: Sequence[Span]) -> list[tuple[QueueName, str]]:
 
 
 Anchors = dict[tuple[QueueName, str], str]
+ByMessage = dict[tuple[str, str, str], str]
+"""Anchors by system, scope and message id: a dead letter has one story for both queues."""
 
 
 def _signals(spans: Sequence[Span], anchors: Anchors) -> Iterator[str]:
     unfolded = [s for s in spans if s.finding.folded is None]
     explained = [s for s in spans if s.finding.folded is not None]
-    by_message = {message_id: anchor for (_, message_id), anchor in anchors.items()}
+    by_message = {(queue.system, queue.scope, message_id): anchor for (queue, message_id), anchor in anchors.items()}
     if unfolded:
         yield from _signal_table(unfolded, by_message, MOST_SIGNALS)
     else:
@@ -108,7 +110,7 @@ def _signals(spans: Sequence[Span], anchors: Anchors) -> Iterator[str]:
         yield "</details>\n"
 
 
-def _signal_table(spans: Sequence[Span], anchors: dict[str, str], most: int) -> Iterator[str]:
+def _signal_table(spans: Sequence[Span], anchors: ByMessage, most: int) -> Iterator[str]:
     yield '<table class="signals"><thead><tr><th>Begins</th><th>Lasts</th><th>Signal</th><th>What</th></tr></thead><tbody>\n'
     for span in spans[:most]:
         yield _signal_row(span, anchors)
@@ -117,15 +119,14 @@ def _signal_table(spans: Sequence[Span], anchors: dict[str, str], most: int) -> 
         yield f"<p>{len(spans) - most:,} later ones are not shown: <code>queuewatch replay</code> prints all.</p>\n"
 
 
-def _signal_row(span: Span, anchors: dict[str, str]) -> str:
+def _signal_row(span: Span, anchors: ByMessage) -> str:
     finding, key = span.finding, span.key
     lasts = "until the end" if span.to_ms is None else duration((span.to_ms - span.from_ms) / 1000)
     css = "folded" if finding.folded else finding.severity
     chip = f"explained by {finding.folded}" if finding.folded else finding.severity if finding.alerting else "not alerting"
     message_id = key.message_id or finding.evidence.get("message_id")
-    link = ""
-    if isinstance(message_id, str) and message_id in anchors:
-        link = f' <a href="#{anchors[message_id]}">its attempts</a>'
+    anchor = anchors.get((key.system, key.scope, message_id)) if isinstance(message_id, str) else None
+    link = "" if anchor is None else f' <a href="#{anchor}">its attempts</a>'
     evidence = "".join(
         f"<dt>{escaped(name)}</dt><dd>{escaped(shortened(str(value), _LONGEST_VALUE))}</dd>"
         for name, value in {**_about(span), **finding.evidence}.items()

@@ -56,6 +56,12 @@ CASES = [
         [(1, 31, "window ended"), (60, 90, "window ended")],
     ),
     ("never received", [about_m("sent", 1)], []),
+    (
+        "each event sent twice, one copy late",
+        [about_m("received", 1), about_m("received", 1), about_m("released", 3), about_m("received", 4), about_m("released", 3)],
+        [(1, 3, "given back"), (4, 34, "window ended")],
+    ),
+    ("deleted after the shown part", [about_m("received", 90), about_m("deleted", 110)], [(90, 100, "in flight")]),
 ]
 
 

@@ -90,6 +90,19 @@ def test_folded_signals_are_in_a_list_of_their_own() -> None:
     assert "50 later ones are not shown" in page.text
 
 
+def test_a_signal_links_to_the_message_of_its_own_account() -> None:
+    """Producers that choose their ids may use one in two accounts."""
+    collected = Collected(times=[0, 9_000])
+    for at_ms, scope in enumerate(("1/eu-west-1", "2/eu-west-1"), start=1):
+        key = SignalKey("PoisonMessage", "aws_sqs", scope, "q", message_id="same")
+        collected.on_signal(SignalChange(at_ms, "firing", Finding(key, "critical", at_ms, {"summary": scope}), scope))
+    page = report_page(collected, pa.table({}), ["f"])
+    assert re.findall(r'<td>(./eu-west-1) <a href="#([^"]*)">', page) == [
+        ("1/eu-west-1", "message-1"),
+        ("2/eu-west-1", "message-2"),
+    ]
+
+
 def test_a_bar_has_the_colour_of_the_signals_it_stands_for() -> None:
     """A critical signal that begins during one that is folded is drawn over it; those of one colour are one bar."""
     queue = QueueName("aws_sqs", "", "q")
