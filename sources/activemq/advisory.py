@@ -47,7 +47,7 @@ class MessageBody:
     position: int
     """Position in the broker's order of arrival; grows with every message that enters any of its queues."""
     origin_queue: str | None
-    """The queue from which it was moved or copied."""
+    """The queue from which it was moved or copied; None for one that its producer sent to several queues at once."""
     in_dead_letter_queue: bool
     failure: str | None
     """Why it was moved to a dead-letter queue last, as the broker recorded it; kept when it is moved back."""
@@ -228,10 +228,11 @@ def _connection(content: Mapping[str, Any]) -> Advisory:
 
 
 def _queue(destination: Mapping[str, Any] | None) -> str | None:
-    """Return the name of a destination if it is a queue."""
+    """Return the name of a destination if it is a queue, and not several of them, joined by commas."""
     if destination is None or destination.get("@class") != "ActiveMQQueue":
         return None
-    return _text(destination["string"])
+    name = _text(destination["string"])
+    return None if name is None or "," in name else name
 
 
 def _is_dead_letter_queue(destination: Mapping[str, Any]) -> bool:

@@ -84,6 +84,14 @@ def test_a_dead_letter_queue_is_recognised_by_the_broker_s_mark() -> None:
     assert body.in_dead_letter_queue
 
 
+def test_a_message_sent_to_several_queues_at_once_has_no_origin_queue() -> None:
+    """The broker names the composite destination, which is no queue, and longer than a name may be with twenty of them."""
+    several = {"@class": "ActiveMQQueue", "string": "orders,queue://archive", "null": ""}
+    body = message_frame("MessageDelivered", originalDestination=several).body
+    assert body is not None
+    assert body.origin_queue is None
+
+
 def test_a_message_forwarded_from_a_topic_has_no_origin_queue() -> None:
     topic = {"@class": "ActiveMQTopic", "string": "VirtualTopic.Orders", "null": ""}
     body = message_frame(originalDestination=topic).body
