@@ -8,7 +8,7 @@ from sources.activemq.advisory import MessageBody
 from sources.activemq.consumers import Consumer
 from sources.activemq.memory import Message
 from sources.activemq.queue_traits import QueueTraits
-from sources.events import WIRE_VERSION, Event
+from sources.events import EARLIEST_MS, WIRE_VERSION, Event
 
 SYSTEM = "activemq"
 
@@ -80,7 +80,8 @@ class EventBuilder:
 
     def sent_at_ms(self, queue: str, body: MessageBody) -> int:
         """Return its arrival by the broker's clock, or a dead letter's original send, which its producer stamped."""
-        if body.produced_ms and self._traits.is_dead_letter_queue(queue):
+        # Producers may set any number, some set seconds; an event with such a time would be refused.
+        if body.produced_ms >= EARLIEST_MS and self._traits.is_dead_letter_queue(queue):
             return min(body.produced_ms, body.in_ms)
         return body.in_ms
 

@@ -1,7 +1,10 @@
 """Conversion of advisories to events in cases that no recording shows: empty bodies, groups, dead letters, limits."""
 
+import pytest
+
 from sources.activemq.advisory import ConsumerRemoved, Unreadable
 from sources.activemq.queue_traits import QueueTraits
+from sources.wire import decode_records, encode_ndjson
 from tests.sources.activemq.advisories import QUEUE, START_MS, A, B, DrivenLifecycle, seen
 
 # -- empty bodies --
@@ -146,6 +149,17 @@ def test_a_dead_letter_keeps_its_original_send_time() -> None:
     driven.apply(copy, 51)
     [received] = driven.apply(seen("dispatched", queue="DLQ.orders", by=A, in_ms=50, out_ms=90, produced_ms=-3), 90)
     assert received["sent_at"] == START_MS - 3
+
+
+@pytest.mark.parametrize("produced_ms", [START_MS // 1000, 1, -1])
+def test_a_dead_letter_with_an_impossible_send_time_is_as_old_as_its_arrival(produced_ms: int) -> None:
+    """A STOMP producer's header `timestamp` may hold seconds; the reader would refuse the whole event."""
+    driven = DrivenLifecycle()
+    copy = seen("delivered", queue="DLQ.orders", in_ms=50, produced_ms=produced_ms - START_MS, origin_queue=QUEUE)
+    driven.apply(seen("dead_lettered", out_ms=1), 49)
+    [moved, arrived] = driven.apply(copy, 51)
+    assert arrived["sent_at"] == START_MS + 50
+    assert decode_records([encode_ndjson([moved, arrived])]).invalid == []
 
 
 def test_a_move_includes_the_client_s_own_redeliveries() -> None:
