@@ -44,6 +44,10 @@ class TlsConfig(CollectorSection):
     verify: bool = True
     """`false` accepts any certificate: for tests only."""
 
+    def key_password(self) -> str:
+        """The password of the private key; empty if there is none: given none at all, OpenSSL asks at the terminal, and waits."""
+        return os.environ.get(self.key_password_env, "") if self.key_password_env else ""
+
     @model_validator(mode="after")
     def _key_has_certificate(self) -> Self:
         if self.key_file is not None and self.certificate_file is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import socket
 import ssl
@@ -264,7 +263,7 @@ def _use_tls(connection: _Connection, config: ActiveMQCollectorConfig, target: t
         ca_certs=None if tls.ca_file is None else str(tls.ca_file),
         cert_file=None if tls.certificate_file is None else str(tls.certificate_file),
         key_file=None if tls.key_file is None else str(tls.key_file),
-        password=os.environ.get(tls.key_password_env) if tls.key_password_env else None,
+        password=tls.key_password(),
         verify=tls.verify,
     )
 

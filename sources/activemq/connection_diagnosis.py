@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 
@@ -25,6 +24,11 @@ def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
                 context = _context(config)
                 with context.wrap_socket(plain, server_hostname=address.host):
                     pass
+    except _CertificateUnusable as error:
+        return f"this client's certificate cannot be used: {error}", (
+            "tls.key_file must be the private key of tls.certificate_file; if it is encrypted, tls.key_password_env must name the "
+            "environment variable with its password"
+        )
     except ssl.SSLCertVerificationError as error:
         return str(error), "set tls.ca_file to the authority that signed the broker's certificate"
     except ssl.SSLError as error:
@@ -40,12 +44,18 @@ def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
     return "cannot connect", connector
 
 
+class _CertificateUnusable(Exception):
+    """The files of this client's certificate and key do not go together, or the key's password is wrong."""
+
+
 def _context(config: ActiveMQCollectorConfig) -> ssl.SSLContext:
     tls = config.tls
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if tls.certificate_file is not None:
-        password = os.environ.get(tls.key_password_env) if tls.key_password_env else None
-        context.load_cert_chain(tls.certificate_file, tls.key_file, password)
+        try:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password())
+        except ssl.SSLError as error:
+            raise _CertificateUnusable(str(error)) from error
     return context

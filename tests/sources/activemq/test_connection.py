@@ -1,15 +1,18 @@
 """The end of a TLS connection is noticed at once, and one to a broker that falls silent is closed without waiting for it."""
 
+import os
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, pkcs12
 
 from sources.activemq.config import ActiveMQCollectorConfig, TlsConfig
 from sources.activemq.connection import open_session
@@ -119,3 +122,43 @@ def test_the_end_of_a_connection_is_noticed_at_once(tmp_path: Path, then: Then, 
         inbox.close()
         session.close()
     assert [(incoming.kind, incoming.body) for incoming in taken] == [("disconnected", why)]
+
+
+_CONNECTS = """
+import sys
+from sources.activemq.config import ActiveMQCollectorConfig, TlsConfig
+from sources.activemq.connection import open_session
+from sources.activemq.errors import BrokerUnavailable
+from sources.activemq.inbox import Inbox
+
+address, trusted, key = sys.argv[1:]
+tls = TlsConfig(ca_file=trusted, certificate_file=trusted, key_file=key, key_password_env="KEY_PASSWORD")
+config = ActiveMQCollectorConfig(addresses=(address,), tls=tls, connect_timeout_s=1)
+try:
+    open_session(config, config.parsed_addresses()[0], Inbox(10))
+except BrokerUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("password", [None, "", "another one"])
+def test_the_missing_or_wrong_password_of_a_key_is_an_error_and_no_question(tmp_path: Path, password: str | None) -> None:
+    """OpenSSL asks for it at the terminal, or on standard input, if it is given none at all: the collector waited for ever."""
+    tls, trusted = certificates.make(tmp_path)
+    key, _, _ = pkcs12.load_key_and_certificates(tls.keystore.read_bytes(), tls.password.encode())
+    assert key is not None
+    encrypted = tmp_path / "key.pem"
+    encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"the password")))
+    environment = {**os.environ, **({} if password is None else {"KEY_PASSWORD": password})}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"stomp+ssl://127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-c", _CONNECTS, address, str(trusted), str(encrypted)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        ) as child:
+            assert child.stdout is not None
+            try:
+                child.wait(WITHIN_S / 2)
+                assert "this client's certificate cannot be used" in child.stdout.read()
+            finally:
+                child.kill()
