@@ -26,8 +26,8 @@ def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
                     pass
     except _CertificateUnusable as error:
         return f"this client's certificate cannot be used: {error}", (
-            "tls.key_file must be the private key of tls.certificate_file; if it is encrypted, tls.key_password_env must name the "
-            "environment variable with its password"
+            "tls.key_file must be the private key of tls.certificate_file; if it is encrypted, tls.key_password_env must name "
+            "the environment variable with its password"
         )
     except ssl.SSLCertVerificationError as error:
         return str(error), "set tls.ca_file to the authority that signed the broker's certificate"
