@@ -8,8 +8,9 @@ from typing import Final
 
 from sources.events import Event
 
-_NAME: Final = re.compile(r"ID:.+-\d+-\d{13}-\d+:\d+:\d+")
-"""The broker names a temporary queue after its connection (`ID:host-port-milliseconds-number:connection`) and a number."""
+_NAME: Final = re.compile(r"(?:ID:.+|(?:(?!ID:).)+)-\d+-\d{13}-\d+:\d+:\d+")
+"""The broker names a temporary queue after its connection (`ID:host-port-milliseconds-number:connection`) and a number. A client
+may put a prefix of its own (`connectionIDPrefix`) in the place of `ID:host`."""
 
 
 def is_temporary(queue: str) -> bool:
@@ -17,7 +18,7 @@ def is_temporary(queue: str) -> bool:
 
     A client that reconnects sends to it by name, and the broker then makes an ordinary queue of that name.
     """
-    return _NAME.fullmatch(queue) is not None
+    return ":" in queue and _NAME.fullmatch(queue) is not None
 
 
 def of_lasting_queues(events: Iterable[Event]) -> list[Event]:

@@ -12,7 +12,9 @@ from sources.activemq.temporary import is_temporary, of_lasting_queues
     [
         ("ID:app-7f9c-44231-1616425384741-4:1:1", True),
         ("ID:collector.internal-34567-1795266478822-2:12:345", True),
+        ("billing-36669-1796056357925-1:1:1", True),  # of a client with a connectionIDPrefix
         ("orders", False),
+        ("orders:2026-11-30-1:1:1", False),
         ("ID:orders", False),
         ("ID:app-44231-1616425384741-4:1", False),
         ("replies.ID:app-44231-1616425384741-4:1:1", False),
