@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 import time
@@ -192,8 +193,8 @@ def _parser() -> argparse.ArgumentParser:
     _kinds(healthy)
     _one_basis(healthy)
     _seeds(healthy, [1])
-    healthy.add_argument("--hours", type=float, default=WEEK_HOURS, help="how much of it")
-    healthy.add_argument("--trigger", type=float, default=TRIGGER_MS / 1000, help="seconds between two judgements")
+    healthy.add_argument("--hours", type=_positive, default=WEEK_HOURS, help="how much of it")
+    healthy.add_argument("--trigger", type=_positive, default=TRIGGER_MS / 1000, help="seconds between two judgements")
     _json(healthy)
     _strict(healthy)
     compared = _command(commands, "detect", detect, "compare queuewatch with common alarms, on the same runs")
@@ -246,7 +247,21 @@ def _one_kind_of_counts(parser: argparse.ArgumentParser) -> None:
 
 
 def _jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=_at_least_one, default=2)
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
 
 
 def _json(parser: argparse.ArgumentParser) -> None:

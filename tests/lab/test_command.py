@@ -67,3 +67,21 @@ def test_a_scenario_is_not_recorded_on_a_queue_where_it_cannot_happen(
     assert main(["record", scenario, "--kind", kind, "--out", str(tmp_path / "out")]) == 2
     assert f"{scenario} cannot happen in a {kind} queue: use --kind {other}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["week", "--hours", "-1"], "--hours: -1 is not a positive number"),
+        (["week", "--trigger", "nan"], "--trigger: nan is not a positive number"),
+        (["incidents", "--jobs", "0"], "--jobs: 0 is not 1 or more"),
+    ],
+)
+def test_a_number_with_which_nothing_can_run_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """Of a week of less than no time, all would hold."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
