@@ -27,7 +27,8 @@ class Address:
     tls: bool
 
     def __str__(self) -> str:
-        return f"{_TLS if self.tls else _PLAIN}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{_TLS if self.tls else _PLAIN}://{host}:{self.port}"
 
 
 class TlsConfig(CollectorSection):
@@ -161,17 +162,19 @@ class ActiveMQCollectorConfig(CollectorSection):
 
 def parse_address(address: str) -> Address:
     """`stomp://host:port` or `stomp+ssl://host:port`. Raises `ValueError`."""
+    if "@" in address:  # it may hold a password, and is not repeated
+        raise ValueError("an address is scheme, host and port only: give username and password_file for a login")
     parts = urlsplit(address)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"{address!r} is not a STOMP address: write stomp://host:port or stomp+ssl://host:port")
-    if parts.username or parts.password or parts.path.strip("/") or parts.query:
-        raise ValueError(
-            f"an address is scheme, host and port only; {parts.hostname} has more: give username and password_file for a login"
-        )
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f"an address is scheme, host and port only, and {address!r} has more")
     try:
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
-    except ValueError as error:
-        raise ValueError(f"{address!r}: the port is not a number from 1 to 65535") from error
+        port = _DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
+    except ValueError:
+        port = 0
+    if not port:
+        raise ValueError(f"{address!r}: the port is not a number from 1 to 65535")
     return Address(parts.hostname, port, parts.scheme == _TLS)
 
 

@@ -32,6 +32,11 @@ def test_an_address_has_the_default_port_of_its_scheme() -> None:
     assert parse_address("stomp://[::1]:7") == Address("::1", 7, False)
 
 
+@pytest.mark.parametrize("address", ["stomp://a:61613", "stomp+ssl://[::1]:7"])
+def test_an_address_is_named_as_it_is_written(address: str) -> None:
+    assert str(parse_address(address)) == address
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
@@ -39,6 +44,8 @@ def test_an_address_has_the_default_port_of_its_scheme() -> None:
         ("a:61613", "write stomp://host:port"),
         ("stomp://", "write stomp://host:port"),
         ("stomp://a:99999", "not a number from 1 to 65535"),
+        ("stomp://a:0", "not a number from 1 to 65535"),
+        ("stomp://a:61613#x", "scheme, host and port only"),
         ("stomp://u:p@a", "give username and password_file"),
         ("stomp://a/x", "scheme, host and port only"),
     ],
@@ -48,9 +55,12 @@ def test_an_invalid_address_is_refused_with_the_right_form(address: str, said: s
         ActiveMQCollectorConfig(addresses=(address,))
 
 
-def test_the_error_does_not_repeat_a_password_in_an_address() -> None:
+@pytest.mark.parametrize(
+    "address", ["stomp://user:hunter2@host", "ssl://user:hunter2@host:61617", "user:hunter2@host", "tcp://user:hunter2/x@host"]
+)
+def test_the_error_does_not_repeat_a_password_in_an_address(address: str) -> None:
     with pytest.raises(ValueError, match="give username") as caught:
-        parse_address("stomp://user:hunter2@host")
+        parse_address(address)
     assert "hunter2" not in str(caught.value)
 
 
