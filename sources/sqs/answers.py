@@ -22,4 +22,4 @@ def read_attributes(client: SQSClient, url: str) -> dict[str, str]:
     attributes = answer.get("Attributes")
     if not attributes:
         raise BadAnswer("it has no attributes, so it is not from SQS: check the proxy or endpoint_url")
-    return {str(name): value for name, value in attributes.items()}
+    return {str(name): str(value) for name, value in attributes.items()}

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ProfileNotFound
+from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
 from sources.collect.base import CollectorRefused
 from sources.sqs.config import SqsCollectorConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+
+class UnreadableAnswer(BotoCoreError):
+    """An answer that botocore's parsers fail on, such as a proxy's error page that is not UTF-8."""
+
+    fmt = "it cannot be read ({error}), so it is not from AWS: check the proxy or endpoint_url"
 
 
 def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) -> list[SQSClient]:
@@ -46,7 +52,10 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
             raise CollectorRefused(
                 "no AWS region: set AWS_REGION in the environment, or collect.sqs.regions (`doctor sqs`: --region)"
             )
-        return [session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings) for region in regions]
+        return [
+            _with_one_kind_of_errors(session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings))
+            for region in regions
+        ]
     except ProfileNotFound as error:
         where = "AWS_PROFILE" if config.profile is None else "collect.sqs.profile (`doctor sqs`: --profile)"
         raise CollectorRefused(f"{where}: {error}; `aws configure list-profiles` lists them") from error
@@ -55,3 +64,19 @@ def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None,
         if str(error).startswith("Invalid endpoint"):
             fix = "; a URL begins with http:// or https://: correct collect.sqs.endpoint_url, or AWS_ENDPOINT_URL_SQS"
         raise CollectorRefused(f"collect.sqs: {error}{fix}") from error
+
+
+def _with_one_kind_of_errors(client: Any) -> Any:
+    """Make every failed call of a client raise botocore's errors, whatever its parsers raise."""
+    call = client._make_api_call
+
+    def checked(operation: str, parameters: dict[str, Any]) -> Any:
+        try:
+            return call(operation, parameters)
+        except (BotoCoreError, ClientError):
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise UnreadableAnswer(error=f"{type(error).__name__}: {error}") from error
+
+    client._make_api_call = checked
+    return client
