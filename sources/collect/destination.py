@@ -44,6 +44,9 @@ class Destination:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._reported_s = float("-inf")
+        self._unfit = 0
+        """Events that JSON cannot represent, since one was logged."""
+        self._unfit_reported_s = float("-inf")
         self._give_up_s: float | None = None
         """When delivery ends after `stop`, by the monotonic clock; None before the first failure after it."""
         self._ticker = threading.Thread(target=self._tick, name="queuewatch-destination", daemon=True)
@@ -95,12 +98,20 @@ class Destination:
                 return encode_line(event)
             except ValueError as error:
                 # Half a surrogate pair or NaN, read from JSON that had it. With escapes it can be kept in quarantine.
-                _log.warning("an event of type %r is passed on as unreadable: %s", event.get("type"), error)
+                self._log_unfit(logging.WARNING, f"an event of type {event.get('type')!r} is passed on as unreadable: {error}")
                 return encode_line({"unreadable": json.dumps(event)[:_KEPT_CHARS]})
         except (TypeError, ValueError, RecursionError) as error:
             self.unsendable += 1
-            _log.error("an event of type %r cannot be sent: %s", event.get("type"), error)
+            self._log_unfit(logging.ERROR, f"an event of type {event.get('type')!r} cannot be sent: {error}")
             return None
+
+    def _log_unfit(self, level: int, what: str) -> None:
+        """Log an event that JSON cannot represent, now and then: a sender that makes one makes thousands."""
+        self._unfit += 1
+        now_s = time.monotonic()
+        if now_s - self._unfit_reported_s >= _LOG_EVERY_S:
+            _log.log(level, "%s%s", what, f" ({self._unfit:,} such events since the last line)" if self._unfit > 1 else "")
+            self._unfit, self._unfit_reported_s = 0, now_s
 
     def _deliver(self, lines: list[bytes]) -> None:
         pause_s = _FIRST_PAUSE_S

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -20,6 +21,7 @@ from sources.collect import (
     Kind,
     collector_class,
     config_model,
+    destination,
     registry,
     run_collector,
 )
@@ -125,6 +127,22 @@ def test_an_unsendable_event_does_not_block_the_others() -> None:
         emit([*events(2), {"n": "huge"}, {"n": object()}, *events(2)])
         assert emit.unsendable == 2
     assert picky.events() == [*events(2), *events(2)]
+
+
+def test_a_sender_whose_every_event_is_unreadable_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is logged at once, and how many there were some time later."""
+    now_s = 1_000.0
+    monkeypatch.setattr(destination, "time", SimpleNamespace(monotonic=lambda: now_s))
+    emit = Destination(Kept(), threading.Event())
+    emit(events(1_000, cost=float("nan"), type="sent"))
+    now_s += 60
+    emit(events(1, cost=float("nan"), type="sent"))
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith("an event of type 'sent' is passed on as unreadable: ")
+    assert said[1].endswith("(1,000 such events since the last line)")
 
 
 @pytest.mark.parametrize("value", ["\ud800", float("nan"), float("inf")], ids=["half a surrogate pair", "NaN", "1e999"])
