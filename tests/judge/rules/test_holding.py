@@ -148,3 +148,11 @@ def test_a_slow_consumer_among_a_noisy_groups_jobs_names_the_group(crowded: bool
     assert len(slow) == 2
     assert {f.evidence.get("noisy_group") for f in slow} == {"tenant-07" if crowded else None}
     assert all(("Group tenant-07 crowds the queue." in f.evidence["summary"]) == crowded for f in slow)
+
+
+def test_a_hold_whose_receive_is_not_reported_began_at_the_extension_that_shows_it() -> None:
+    """The message waited for two hours before: that is its age, not its hold."""
+    events = [QUEUE, ev("sent", 0, message_id="m"), ev("extended", 7_200, message_id="m", invisible_until=ev("x", 9_000)["at"])]
+    (found,) = judged([(7_200_000, events), (8_101_000, [])]).firing("MessageHeldTooLong")
+    assert (found.evidence["held_s"], found.since_ms) == (901, ev("x", 7_200)["at"])
+    assert found.summary.startswith("Message m has been held for 15 min (1 extension)")
