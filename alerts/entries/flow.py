@@ -211,7 +211,7 @@ WINDOW_TOO_SHORT = Entry(
     evidence=(
         EvidenceField("outlived_ratio", "share of the deliveries that outlived their window"),
         EvidenceField("work_p95_s", "95th percentile of the processing time"),
-        EvidenceField("timeout_that_fits_s", "a visibility timeout that would be long enough"),
+        EvidenceField("timeout_that_fits_s", "a visibility timeout that would be long enough; absent if none is"),
         EvidenceField("late_messages", "poison suspects of which deletions were refused because the window had ended"),
         EvidenceField("stuck_groups", "groups that are stuck behind such a message"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -15,9 +16,13 @@ from streaming.judge.context import FEWEST_HOLDS, Context
 from streaming.judge.findings.signals import Finding, Severity
 from streaming.judge.findings.words import duration_ms, per_second
 from streaming.judge.history.window import Window
+from streaming.judge.rules.short_window import no_timeout_fits, timeout_that_fits
 
 DELAY_CAP_S = {"aws_sqs": 43_200.0, "cloudflare_queues": 86_400.0}
 """The longest time a message can be delayed: SQS by visibility timeout, Cloudflare by retry delay."""
+
+LONGEST_RETENTION_S = {"aws_sqs": 1_209_600.0, "cloudflare_queues": 1_209_600.0}
+"""The longest retention that a system accepts."""
 
 LARGEST_BATCH = 100
 """Messages. From this size on, a batch that fails as a whole is worth reporting."""
@@ -111,8 +116,12 @@ def dead_letter_retention(c: Context) -> Problem | None:
         return None
     words = (
         f"Dead-letter queue {other.name.queue} keeps messages {duration_ms(target_s * 1000)}, no longer than {c.name.queue} "
-        f"itself ({duration_ms(own * 1000)}): a message that has waited long expires soon after the move. Raise the retention, "
-        "ideally to 14 days."
+        f"itself ({duration_ms(own * 1000)}): a message that has waited long expires soon after the move. "
+        + (
+            f"It cannot be longer than that: shorten the retention of {c.name.queue}."
+            if target_s >= LONGEST_RETENTION_S.get(c.name.system, math.inf)
+            else "Raise the retention, ideally to 14 days."
+        )
     )
     return words, {"retention_s": own, "dead_letter_queue": other.name.queue, "dead_letter_retention_s": target_s}
 
@@ -218,10 +227,17 @@ def short_visibility(c: Context) -> Problem | None:
     usual = c.median_hold_ms
     if usual is None or usual <= c.visibility_ms:
         return None
+    wanted_ms = 6 * usual
+    fits_s = timeout_that_fits(c, usual, wanted_ms)
+    if fits_s is None:
+        remedy = no_timeout_fits(c)
+    else:
+        longer = "six times the usual processing time" if fits_s * 1000 >= wanted_ms else duration_ms(fits_s * 1000)
+        remedy = f"Raise it to {longer}, or extend while working."
     words = (
         f"Messages of {c.name.queue} are usually held {duration_ms(usual)} but its visibility timeout is "
-        f"{duration_ms(c.visibility_ms)}: they are delivered again while still being worked on. "
-        "Raise it to six times the usual processing time, or extend while working."
+        f"{duration_ms(c.visibility_ms)}: without an extension in time they are delivered again while still being worked on. "
+        f"{remedy}"
     )
     return words, {"usual_hold_s": round(usual / 1000, 1), "visibility_timeout_s": c.visibility_ms / 1000}
 

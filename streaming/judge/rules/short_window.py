@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.judge.conditions.conditions import condition, once
@@ -14,6 +14,9 @@ from streaming.judge.findings import measures
 from streaming.judge.findings.measured import Measured, Near
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import duration_ms, seconds
+
+LONGEST_TIMEOUT_S: Final = {"aws_sqs": 43_200, "cloudflare_queues": 43_200}
+"""The longest visibility timeout that a system accepts. On SQS no extension makes a message's window longer than that, either."""
 
 
 class _Outlived(NamedTuple):
@@ -66,18 +69,41 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
     if since is None:
         return
     slowest = quantile_ms(c.memory.hold_weights, 0.95) or c.visibility_ms
-    fits_s = math.ceil(max(1.5 * slowest, 2 * c.visibility_ms) / 10_000) * 10
+    fits_s = timeout_that_fits(c, slowest, max(1.5 * slowest, 2 * c.visibility_ms))
     evidence = {
         "outlived_deliveries": outlived,
         "deliveries": received,
         "outlived_ratio": round(outlived / received, 3),
         **({"visibility_timeout_s": c.visibility_ms / 1000} if c.visibility_is_known else {}),
         "work_p95_s": seconds(slowest),
-        "timeout_that_fits_s": fits_s,
+        **({} if fits_s is None else {"timeout_that_fits_s": fits_s}),
         "summary": (
             f"{outlived} of {received} deliveries of {c.name.queue} in {duration_ms(OUTLIVED.window_ms(c))} "
             f"({outlived / received:.0%}) were still being processed when their {c.visibility_window} ended, so those messages "
-            f"are processed twice. Raise the visibility timeout to {fits_s} s or more, or extend it while working."
+            f"are processed twice. {_remedy(c, fits_s)}"
         ),
     }
     yield c.finding("WindowTooShort", "warning", since, evidence)
+
+
+def timeout_that_fits(c: Context, work_ms: float, wanted_ms: float) -> int | None:
+    """Return a visibility timeout in seconds, `wanted_ms` if the system accepts it, at least enough for work of `work_ms`.
+
+    None where there is none that is longer than the present one and enough.
+    """
+    fits_s, longest_s = math.ceil(wanted_ms / 10_000) * 10, LONGEST_TIMEOUT_S.get(c.name.system)
+    if longest_s is None or fits_s <= longest_s:
+        return fits_s
+    return longest_s if max(work_ms, c.visibility_ms or 0) < longest_s * 1000 else None
+
+
+def no_timeout_fits(c: Context) -> str:
+    """Return what to do where no visibility timeout is long enough."""
+    return f"No visibility timeout is longer than {duration_ms(LONGEST_TIMEOUT_S[c.name.system] * 1000)}: divide the work."
+
+
+def _remedy(c: Context, fits_s: int | None) -> str:
+    if fits_s is None:
+        return no_timeout_fits(c)
+    or_more = "" if fits_s == LONGEST_TIMEOUT_S.get(c.name.system) else " or more"
+    return f"Raise the visibility timeout to {fits_s} s{or_more}, or extend it while working."
