@@ -131,8 +131,8 @@ QUEUE_MISCONFIGURED = Entry(
         "One of these applies: the dead-letter queue has a different type; its retention is not longer than the source's "
         "(except in SQS FIFO queues, where retention starts again at the move); max_receive_count is 1, or max_retries 0; there "
         "is no dead-letter queue; the redrive allow policy excludes the source or lists more than ten; the visibility timeout "
-        "is shorter than processing usually takes; a back-off exceeds the maximum delay; one error fails a whole batch of 100 "
-        "or more. Findings of the queue's collector are added.",
+        "is shorter than processing usually takes, and a delivery has outlived it; a back-off exceeds the maximum delay; one "
+        "error fails a whole batch of 100 or more. Findings of the queue's collector are added.",
         "A FIFO queue without high throughput (by its `throughput_limit` and `deduplication_scope`) has used {fifo_limit_ratio} "
         "of {fifo_call_limit} calls per second for {fifo_limit_s} (messages per call: {fifo_messages_per_call}): its settings "
         "limit its throughput. The severity is warning if this holds even for calls with ten messages.",

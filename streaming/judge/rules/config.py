@@ -220,12 +220,15 @@ def _redrive_allow_policy(queue: QueueAttributes) -> dict[str, Any] | None:
 
 
 def short_visibility(c: Context) -> Problem | None:
-    """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison."""
+    """Processing usually outlasts the visibility timeout: every message is delivered twice and counts towards poison.
+
+    No harm is done while consumers extend the window, or ask for a longer one with each receive: no delivery outlives it then.
+    """
     held = sum(c.memory.hold_weights.values())
     if c.visibility_ms is None or held < FEWEST_HOLDS or c.summary.number("visibility_timeout_s") is None:
         return None
     usual = c.median_hold_ms
-    if usual is None or usual <= c.visibility_ms:
+    if usual is None or usual <= c.visibility_ms or not c.summary.total("outlived"):
         return None
     wanted_ms = 6 * usual
     fits_s = timeout_that_fits(c, usual, wanted_ms)
