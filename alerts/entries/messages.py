@@ -223,7 +223,7 @@ MESSAGE_DROPPED = Entry(
         EvidenceField("reason", "the reason given by the broker, if any"),
         EvidenceField(
             "receive_count",
-            "0: it was never delivered; high: it failed every time; absent: a dead letter whose deliveries are not known",
+            "0: it was never delivered; high: it failed every time; absent: its deliveries are not known",
         ),
         EvidenceField("age_s", "its age when it was lost, in seconds"),
         EvidenceField("age_exact", "false: its send time is not reported, so its age is a lower bound; absent otherwise"),

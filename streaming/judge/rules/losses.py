@@ -40,7 +40,7 @@ def _is_disproved(c: Context, lost: Finding) -> bool:
 
 def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     rank, at, message_id, kind, reason, receives, sent_at, sent_known = loss
-    known = receives_of_dead_letter(receives) if c.is_dead_letter_queue else {"receive_count": receives}
+    known = {"receive_count": 0} if _was_never_received(c, loss) else receives_of_dead_letter(receives)
     evidence: dict[str, Any] = {
         "kind": kind,
         **known,
@@ -60,6 +60,12 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
     age = f"{at_least(exact=sent_known)}{duration_ms(at - sent_at)}"
     evidence["summary"] = f"Message {message_id} {how} unprocessed{why}{after}, {age} after {began}."
     return evidence
+
+
+def _was_never_received(c: Context, loss: Loss) -> bool:
+    """Whether no delivery of a lost message is known because there was none: its retries ran out for one that was dropped."""
+    all_seen = c.basis in ("messages", "consumers") and not c.is_dead_letter_queue
+    return not loss.receive_count and loss.kind == "expired" and all_seen
 
 
 def _in_words(reason: str) -> str:

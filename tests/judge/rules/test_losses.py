@@ -89,3 +89,23 @@ def test_a_loss_that_is_disproved_ends_at_once(lost: str, proof: dict[str, Any])
     assert {finding.key.message_id for finding in before.firing("MessageDropped")} == {"m", "n"}
     after = judged([(11_000, lives), (20_000, losses), (39_000, []), (41_000, [proof]), (60_000, [])])
     assert {finding.key.message_id for finding in after.firing("MessageDropped")} == {"n"}
+
+
+def test_a_loss_whose_deliveries_are_not_known_does_not_count_them() -> None:
+    """Retries that ran out were deliveries, and where only the loss is reported nobody knows of any: neither is 0."""
+    lost = [
+        event("dropped", 1_000, message_id="dropped", reason="retries used up"),
+        event("expired", 1_000, message_id="expired"),
+    ]
+    for found in judged([(2_000, lost)]).firing("MessageDropped"):
+        assert "receive_count" not in found.evidence
+        assert "receives" not in found.summary
+    seen = [
+        event("sent", 0, message_id="m"),
+        event("sent", 0, message_id="n"),
+        event("received", 500, message_id="n", receive_count=1),
+    ]
+    seen += [event("deleted", 600, message_id="n"), event("expired", 1_000, message_id="m")]
+    (never,) = judged([(2_000, seen)]).firing("MessageDropped")
+    assert never.evidence["receive_count"] == 0
+    assert "expired unprocessed after 0 receives" in never.summary
