@@ -64,8 +64,9 @@ def _lost(c: Context, loss: Loss) -> dict[str, Any]:
 
 def _was_never_received(c: Context, loss: Loss) -> bool:
     """Whether no delivery of a lost message is known because there was none: its retries ran out for one that was dropped."""
-    all_seen = c.basis in ("messages", "consumers") and not c.is_dead_letter_queue
-    return not loss.receive_count and loss.kind == "expired" and all_seen
+    if loss.receive_count or loss.kind != "expired" or c.is_dead_letter_queue:
+        return False
+    return c.basis == "messages" or (c.basis == "consumers" and c.summary.last_received_at > 0)
 
 
 def _in_words(reason: str) -> str:
