@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from streaming.judge.findings.measures import slow_hold
-from streaming.judge.findings.words import plural
+from streaming.judge.findings.words import plural, work_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def judge_ack(
             after["slow_count"] += 1
         after["aborted"] |= after["listed"] and _is_up(after, params)
     said = "acknowledged nothing" if report.last_ack_at_ms is None else "last acknowledged"
-    why = f"{said} {_seconds(now_ms - last_ms)} {'since it came' if report.last_ack_at_ms is None else 'ago'}"
+    why = f"{said} {work_time(now_ms - last_ms)} {'since it came' if report.last_ack_at_ms is None else 'ago'}"
     if not after["listed"]:
         return Verdict(False, False, None, why), after
     return Verdict(True, after["aborted"], after["since_ms"], why), after
@@ -205,8 +205,8 @@ def judge_hold(report: ConsumerReport, min_hold_ms: int, median_factor: float, n
     if not report.connected or report.oldest_held_since_ms is None:
         return Verdict(False, False, None, "holds nothing")
     held = slow_hold(report.oldest_held_since_ms, now_ms, report.median_hold_ms, min_hold_ms, median_factor)
-    usual = "" if report.median_hold_ms is None else f", the usual hold on this queue is {_seconds(report.median_hold_ms)}"
-    why = f"has held its oldest message for {_seconds(held.value)}; the limit is {_seconds(held.limit)}{usual}"
+    usual = "" if report.median_hold_ms is None else f", the usual hold on this queue is {work_time(report.median_hold_ms)}"
+    why = f"has held its oldest message for {work_time(held.value)}; the limit is {work_time(held.limit)}{usual}"
     return Verdict(held.reached, False, report.oldest_held_since_ms if held.reached else None, why)
 
 
@@ -248,8 +248,8 @@ def judge_zombie(departed: DepartedConsumer, min_hold_ms: int, grace_ms: int, no
     if alone_ms < (grace_ms if quiet_ms >= min_hold_ms else max(grace_ms, min_hold_ms)):
         return Verdict(False, False, None, "its client may yet leave or subscribe again")
     why = (
-        f"was removed holding {plural(departed.returned, 'message')}, {_seconds(quiet_ms)} after its last sign of life; "
-        f"its client is still connected {_seconds(alone_ms)} later and gets nothing"
+        f"was removed holding {plural(departed.returned, 'message')}, {work_time(max(quiet_ms, 0))} after its last sign of life; "
+        f"its client is still connected {work_time(alone_ms)} later and gets nothing"
     )
     return Verdict(True, True, since_ms, why)
 
@@ -362,7 +362,3 @@ def _ticks_between(before: int | None, now: int | None) -> int:
 
 def _connection(consumer: str) -> str:
     return consumer.rsplit(":", 2)[0]
-
-
-def _seconds(duration_ms: float) -> str:
-    return f"{duration_ms / 1000:.3g} s"

@@ -152,7 +152,7 @@ def test_hold_names_the_hung_consumer_when_its_limit_is_passed_and_not_before() 
     verdict = judge_hold(hung(31), 30 * SECOND, 10, at(31) + 1)
     assert verdict.slow
     assert verdict.since_ms == at(1)
-    assert verdict.why == "has held its oldest message for 30 s; the limit is 30 s, the usual hold on this queue is 0.2 s"
+    assert verdict.why == "has held its oldest message for 30 s; the limit is 30 s, the usual hold on this queue is 200 ms"
 
 
 @pytest.mark.parametrize(
@@ -374,6 +374,19 @@ def test_zombies(why: str, changes: dict[str, Any], now_s: int, zombie: bool) ->
 def test_the_sentence_about_a_zombie_names_how_many_messages_it_held(returned: int, words: str) -> None:
     """In the singular where it is one."""
     assert words in judge_zombie(replace(ABORTED, returned=returned), 30 * SECOND, 5 * SECOND, at(50)).why
+
+
+def test_long_times_are_in_minutes_and_hours() -> None:
+    """Nobody reads `3.6e+03 s`."""
+    assert "is still connected 2 h " in judge_zombie(ABORTED, 30 * SECOND, 5 * SECOND, at(2 * 3_600 + 50)).why
+    verdict, _ = judge_ack(holding(0, 0), DEFAULTS, None, at(7_200))
+    assert "last acknowledged 2 h ago" in verdict.why
+
+
+def test_a_consumer_that_acknowledged_by_a_clock_ahead_showed_its_last_sign_at_its_removal() -> None:
+    """No time is negative."""
+    ahead = replace(ABORTED, last_ack_at_ms=ABORTED.removed_at_ms + 5 * SECOND)
+    assert ", 0 ms after its last sign of life" in judge_zombie(ahead, 30 * SECOND, 5 * SECOND, at(100)).why
 
 
 def test_departed_consumers_are_read_from_their_last_state() -> None:
