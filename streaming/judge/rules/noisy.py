@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.findings.signals import Finding
+from streaming.judge.findings.words import duration_ms, plural
 
 
 @once
@@ -50,14 +51,21 @@ def noisy_group(c: Context) -> Iterator[Finding]:
             continue
         since = firing[group.name].since_ms if group.name in firing else c.now
         share = group.in_flight / in_flight if in_flight else 0.0
+        if group.in_flight:
+            summary = (
+                f"Group {group.name} has {group.in_flight} of the {in_flight} messages in flight of {c.name.queue} "
+                f"({share:.0%}): {'other groups wait' if len(c.summary.groups) > 1 else 'any other group would wait'} for it."
+            )
+        else:
+            summary = (
+                f"Group {group.name} crowded {c.name.queue} until {duration_ms(c.now - noisy[group.name])} ago. "
+                f"It has nothing in flight now, and {plural(group.unsettled, 'unsettled message')}."
+            )
         evidence = {
             "group_in_flight": group.in_flight,
             "queue_in_flight": in_flight,
             "share_ratio": round(share, 3),
             "group_unsettled": group.unsettled,
-            "summary": (
-                f"Group {group.name} has {group.in_flight} of the {in_flight} messages in flight of {c.name.queue} "
-                f"({share:.0%}): {'other groups wait' if len(c.summary.groups) > 1 else 'any other group would wait'} for it."
-            ),
+            "summary": summary,
         }
         yield c.finding("NoisyGroup", "info", since, evidence, group=group.name)

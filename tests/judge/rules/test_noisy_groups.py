@@ -27,6 +27,17 @@ def test_one_flood_of_a_group_is_announced_once(quietest: int) -> None:
     assert [status for _, signal, status, _ in found.changes_seen() if signal == "NoisyGroup"] == ["firing", "resolved"]
 
 
+def test_a_noisy_group_with_nothing_in_flight_makes_nobody_wait() -> None:
+    """Its messages came back, and it is noisy for five minutes more: the words say what is true meanwhile."""
+    events = [ev("queue_state", 0, attributes={"kind": "standard", "visibility_timeout_s": 30})]
+    for n in range(40):
+        about = {"message_id": f"m{n}", "group": "loud"}
+        events += [ev("sent", 1, **about), ev("received", 2, receive_count=1, consumer="w", **about)]
+    (found,) = judged(in_steps(events, 10, 170)).firing("NoisyGroup")
+    assert found.evidence["group_in_flight"] == 0
+    assert found.summary == "Group loud crowded q until 2 min ago. It has nothing in flight now, and 40 unsettled messages."
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_the_noisy_group_of_a_queue_with_very_many_groups_is_found(shards: int) -> None:
     """Its messages are younger than those of more groups than a shard reports."""
