@@ -60,9 +60,12 @@ def _first_text(file: BinaryIO) -> bytes:
 
 def is_finished(file: BinaryIO, size: int) -> bool:
     """Whether the last bytes are those of a completely written file."""
+    file.seek(0)
+    is_arrow = file.read(len(STREAM_MARK)) == STREAM_MARK
     file.seek(max(0, size - len(ARROW_END)))
     tail = file.read(len(ARROW_END))
-    return tail == ARROW_END or tail[-1:] in (b"\n", b"}", b"]")
+    # Any byte may be the last one of a part of an Arrow stream.
+    return tail == ARROW_END or (not is_arrow and tail[-1:] in (b"\n", b"}", b"]"))
 
 
 def cut(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
@@ -73,6 +76,8 @@ def cut(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
     kind = kind_of(file)
     if kind == "lines":
         yield from _lines(file, name, taken, size)
+    elif size <= WHOLE_BYTES and kind == "arrow" and taken:
+        yield _appended_arrow(file, name, taken, size)
     elif size <= WHOLE_BYTES:
         yield Piece(name, taken, size)
     elif kind == "arrow":
@@ -149,6 +154,19 @@ def _arrow(file: BinaryIO, name: str, taken: int, size: int) -> Iterator[Piece]:
         yield _refused(name, max(end, taken), size, "something else than record batches after the first of them")
     else:
         yield Piece(name, start, size, prefix)
+
+
+def _appended_arrow(file: BinaryIO, name: str, taken: int, size: int) -> Piece:
+    """Return what follows the record batches in the first `taken` bytes of a stream, preceded by the schema and dictionaries."""
+    head: list[_Message] = []
+    rest: list[_Message] = []
+    for message in _messages(file, size):
+        (rest if rest or message.kind == RECORD_BATCH else head).append(message)
+    read = [message for message in rest if message.end <= taken]
+    if not head or any(message.kind != RECORD_BATCH for message in read):
+        # What follows may depend on a dictionary that was replaced on the way: with the first one it would be read wrongly.
+        return Piece(name, taken, size)
+    return Piece(name, read[-1].end if read else head[-1].end, size, head[-1].end)
 
 
 def _refused(name: str, start: int, end: int, what: str) -> Piece:

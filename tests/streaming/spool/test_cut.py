@@ -141,6 +141,33 @@ def test_a_long_arrow_stream_is_cut_between_record_batches(tmp_path: Path, dicti
     assert ids(tmp_path, content, len(content) - 8) == []
 
 
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_what_is_appended_to_a_short_arrow_stream_is_read(tmp_path: Path, dictionaries: bool) -> None:
+    """It has no schema of its own. A record batch of which only a part was there is read again."""
+    content = stream(40, 8, dictionaries=dictionaries)
+    assert len(content) < cutting.WHOLE_BYTES
+    ends = [message.end for message in cutting._messages(BytesIO(content), len(content))][-5:]
+    for whole, end in enumerate(ends, start=1):
+        for taken in (end, end + 4, end + 100):
+            if taken < len(content):
+                assert ids(tmp_path, content, taken) == [f"m{n}" for n in range(8 * whole, 40)]
+    assert ids(tmp_path, content, 100) == [f"m{n}" for n in range(40)]
+
+
+def test_what_is_appended_after_a_replaced_dictionary_is_not_read_with_the_first_one() -> None:
+    """It is invalid, not wrong."""
+    schema = pa.schema([("reason", pa.dictionary(pa.int32(), pa.string()))])
+    sink = BytesIO()
+    writer = pa.ipc.new_stream(sink, schema)
+    for word in ("a", "b"):
+        writer.write_batch(pa.record_batch([pa.array([word]).dictionary_encode()], schema=schema))
+    taken = len(sink.getvalue())
+    writer.write_batch(pa.record_batch([pa.array(["b"]).dictionary_encode()], schema=schema))
+    writer.close()
+    (piece,) = pieces(sink.getvalue(), taken)
+    assert (piece.start, piece.prefix) == (taken, 0)
+
+
 def test_an_arrow_stream_that_cannot_be_cut_is_refused_as_one() -> None:
     """The cases are a record batch above the limit, and bytes that are not a record batch."""
     (piece,) = [part for part in pieces(stream(1_000, 1_000)) if part.refusal is not None]
@@ -198,6 +225,8 @@ def test_the_kind_of_a_file_is_known_from_its_beginning(content: bytes, kind: st
         (b'{"v": 1}\n{"v"', False),
         (b"\xff\xff\xff\xff\x10\x00\x00\x00abc", False),
         (b"abc\xff\xff\xff\xff\x00\x00\x00\x00", True),
+        (b"\xff\xff\xff\xff\x10\x00\x00\x00abc}", False),
+        (b"\xff\xff\xff\xff\x10\x00\x00\x00abc\n", False),
     ],
 )
 def test_an_unfinished_file_is_recognised_by_its_end(content: bytes, finished: bool) -> None:
