@@ -26,7 +26,7 @@ def parse_duration_ms(text: str) -> int:
         raise ValueError(f"{text!r} is too short: give a duration of at least 1ms")
     if milliseconds > LATEST_MS - EARLIEST_MS:
         raise ValueError(f"{text!r} is too long: events span 99 years at most")
-    return int(milliseconds)
+    return int(round(milliseconds, 3))  # 1.001 s is 1000.9999999999999 ms
 
 
 def parse_time_ms(text: str) -> int:
