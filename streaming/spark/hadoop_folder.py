@@ -15,6 +15,15 @@ def open_folder(spark: SparkSession, uri: str) -> Folder:
     return local_folder(uri) or HadoopFolder(spark, uri)
 
 
+def path_for_spark(uri: str) -> str:
+    """Return a path or URI so that Spark finds the same folder as this service does.
+
+    In `file:///data/a%20b` Hadoop takes every character literally, and in a path without a scheme its own default file system.
+    """
+    local = local_folder(uri)
+    return uri if local is None else f"file://{local.path}"
+
+
 class HadoopFolder:
     """A folder on a file system reached through Spark's Hadoop libraries: HDFS, S3, a network share by URI."""
 

@@ -16,6 +16,7 @@ from streaming.config.source import Sources
 from streaming.core.settings import Settings
 from streaming.folder import local_folder
 from streaming.spark.decode import PACKET_SCHEMA, decode_and_route
+from streaming.spark.hadoop_folder import path_for_spark
 from streaming.spark.readers.kafka import Topics, read_kafka
 from streaming.spark.readers.spool import read_spool, spool_path
 from streaming.spark.readers.ticks import read_ticks
@@ -48,7 +49,7 @@ def start(
         .writeStream.foreachBatch(_flushing(checkpoint, publish))  # merge → judge → publish
         .outputMode("update")
         .trigger(processingTime=f"{round(trigger_interval_s * 1000)} milliseconds")
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", path_for_spark(checkpoint))
         .start()
     )
 

@@ -52,6 +52,8 @@ class Live:
         self.spool = folder / "spool"
         self.spool.mkdir()
         self.checkpoint = folder / "checkpoint"
+        self.checkpoint_uri: str | None = None
+        """What the pipeline gets instead of its path."""
         self.sources = Sources(spool=SpoolSource(folder=str(self.spool)))
         self.kept = VERSIONS_KEPT
         """The number of batches after which files that were read are removed."""
@@ -155,7 +157,7 @@ class Live:
                 keeper,
                 shards=self.shards,
                 trigger_interval_s=0,
-                checkpoint=str(self.checkpoint),
+                checkpoint=self.checkpoint_uri or str(self.checkpoint),
             )
         finally:
             self.spark.conf.set("spark.sql.shuffle.partitions", partitions)

@@ -64,6 +64,16 @@ def test_an_empty_start_publishes_and_time_advances(live: Live) -> None:
     assert sorted(shard for shard, _, _ in reported) == sorted(shard_keys(SHARDS))
 
 
+def test_a_checkpoint_may_be_given_as_an_escaped_uri(live: Live, tmp_path: Path) -> None:
+    """Spark, which does not unescape it, and the service write to the same folder."""
+    live.checkpoint = tmp_path / "check point #1"
+    live.checkpoint_uri = live.checkpoint.as_uri()
+    with live.running() as query:
+        live.wait(lambda _: True, query)
+    assert query.exception() is None
+    assert (live.checkpoint / "commits" / "0").exists()
+
+
 def test_a_stop_between_two_batches_is_not_a_failure(live: Live) -> None:
     """Every batch that started is committed, even when batches follow each other without a pause."""
     live.send(*messages("a", 2))
