@@ -209,7 +209,7 @@ def _bypass_host_name_lookup() -> None:
     name = socket.gethostname()
     try:
         socket.gethostbyname(name)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for a label of more than 63 characters
         # If Spark finds AWS credentials in the environment it records the machine's name with them, and accepts no address
         # instead.
         if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):

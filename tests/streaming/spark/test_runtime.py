@@ -130,6 +130,7 @@ def test_ensure_java_sets_the_java_and_the_python_of_spark(bare: pytest.MonkeyPa
 
 def test_spark_uses_the_loopback_address_when_the_host_name_does_not_resolve(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PATH", str(_fake_java(tmp_path / "java", "17.0.2").parent))
+    resolve = socket.gethostbyname
     bare.setattr(socket, "gethostbyname", lambda _: "192.0.2.1")
     runtime.ensure_java()
     assert "SPARK_LOCAL_IP" not in os.environ
@@ -137,9 +138,11 @@ def test_spark_uses_the_loopback_address_when_the_host_name_does_not_resolve(bar
     def unknown(name: str) -> str:
         raise socket.gaierror(name)
 
-    bare.setattr(socket, "gethostbyname", unknown)
-    runtime.ensure_java()
-    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    for answers in (unknown, lambda _: resolve("x" * 64)):  # as long as Linux allows, and longer than DNS does
+        bare.delenv("SPARK_LOCAL_IP", raising=False)
+        bare.setattr(socket, "gethostbyname", answers)
+        runtime.ensure_java()
+        assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
     # With AWS keys in the environment, Spark resolves the name anyway.
     bare.setenv("AWS_ACCESS_KEY_ID", "testing")
