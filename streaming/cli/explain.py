@@ -35,7 +35,7 @@ def explain(
 
     if not what.strip():
         raise CommandError("give the name of a queue, message, group or consumer")
-    address = f"{url.rstrip('/')}/api/v1/explain/{quote(what, safe='')}"
+    address = f"{url.rstrip('/')}/api/v1/explain/{quote(os.fsencode(what), safe='')}"
     headers = {b"Accept": b"application/json" if as_json else b"text/plain"}
     if token := _token(token_file):
         if not is_token(token):
