@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +74,8 @@ def _options(
 
 def main() -> None:
     """Run the command line; user and environment errors end in one line and an exit code."""
+    # None where it is closed, as by `2>&-` or a supervisor that keeps no log.
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     with reported():
         app()
 

@@ -201,6 +201,21 @@ def test_a_missing_source_is_reported_before_anything_starts(queuewatch: Run, tm
     assert done.stderr.endswith("source: there is nothing to read: no source is configured. Add source.kafka or source.spool\n")
 
 
+@pytest.mark.slow
+def test_a_command_runs_without_standard_error(tmp_path: Path) -> None:
+    """A supervisor may close it: nothing can be logged, but everything else works, and an error has its exit code."""
+    (tmp_path / "q.yaml").write_text("source: {spool: {folder: spool}}\n")
+    code = (
+        "import sys; from unittest.mock import patch; from streaming.cli.main import main\n"
+        "with patch('streaming.cli.service.run_service', lambda *_: print('runs')),"
+        " patch('streaming.spark.session.start_java_ahead'): main()"
+    )
+    for arguments, printed, exits in ((["run", "-c", "q.yaml"], "runs\n", 0), (["run", "-c", "gone.yaml"], "", EXIT_USAGE)):
+        command = ["sh", "-c", '"$@" 2>&-', "sh", sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout) == (exits, printed)
+
+
 @pytest.mark.parametrize("open_to_all", [False, True])
 def test_an_empty_ingest_token_does_not_start_an_open_service(tmp_path: Path, open_to_all: bool) -> None:
     """A token file that was never filled ends the start, even where `allow_without_token` permits no token at all."""
