@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ def _files_named(where: Path) -> Iterator[None]:
 
 def _print(line: str) -> None:
     """Print a line. That it cannot be written is no error of the checkpoint."""
+    if sys.stdout is None:
+        raise CommandError("standard output is closed: send it to a file or a program")
     try:
         typer.echo(line)
     except BrokenPipeError:

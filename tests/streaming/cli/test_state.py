@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -194,6 +196,15 @@ def test_a_full_standard_output_is_not_blamed_on_the_checkpoint(
     done = queuewatch("state", command, unpacked(NAMES[-1], tmp_path))
     assert isinstance(done.exception, CommandError), done.exception
     assert str(done.exception) == "standard output cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "export"])
+def test_a_closed_standard_output_is_no_success(command: str, tmp_path: Path) -> None:
+    """As of `queuewatch state export FOLDER >&-`, or of a program that passes none on."""
+    code = "import sys; sys.stdout = None; from streaming.cli.main import main; main()"
+    called = [sys.executable, "-c", code, "state", command, str(unpacked(NAMES[-1], tmp_path))]
+    done = subprocess.run(called, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (1, "queuewatch: standard output is closed: send it to a file or a program\n")
 
 
 def test_inspect_prints_no_control_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
