@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,12 +39,15 @@ _BATCHES: Final = 3
 
 
 def options_for(given: str) -> list[str]:
-    """Return the options with which Java uses the archive, if there is one; `given` are the other options, set by the user."""
+    """Return the options with which Java uses the archive, if there is one; `given` are the other options, set by the user.
+
+    They are quoted as in a shell: Spark splits the options at spaces, and a home folder may have one.
+    """
     path = _path()
     if not path.is_file() or _MAKING in given or "-XX:SharedArchiveFile" in given:
         return []
     # Java would print on standard output that an archive does not match.
-    return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [shlex.quote(f"-XX:SharedArchiveFile={path}"), "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def make() -> Path:
@@ -84,7 +88,7 @@ def _run(folder: Path, base: Path, archive: Path) -> None:
             "checkpoint_dir": "checkpoint",
             "master": "local[2]",
             "driver_memory": "1g",
-            "conf": {"spark.driver.extraJavaOptions": f"-XX:SharedArchiveFile={base} {_MAKING}{archive}"},
+            "conf": {"spark.driver.extraJavaOptions": shlex.join([f"-XX:SharedArchiveFile={base}", f"{_MAKING}{archive}"])},
         },
         "http": {"port": 0},
     }

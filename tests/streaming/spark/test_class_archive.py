@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def test_java_starts_with_the_archive_once_there_is_one(archive: Path) -> None:
     assert "SharedArchiveFile" not in _options()
     archive.write_bytes(b"")
     assert f"-XX:SharedArchiveFile={archive} " in _options()
+
+
+def test_the_archive_may_be_in_a_folder_with_a_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark splits the options at spaces: Java took the rest of the path for the program to run, and nothing started."""
+    monkeypatch.setenv("QUEUEWATCH_CACHE", str(tmp_path / "Jane Doe's cache"))
+    path = class_archive._path()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert f"-XX:SharedArchiveFile={path}" in shlex.split(_options())
 
 
 @pytest.mark.parametrize("given", ["-XX:SharedArchiveFile=/own.jsa", "-XX:ArchiveClassesAtExit=/new.jsa"])
