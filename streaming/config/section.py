@@ -12,8 +12,9 @@ LONGEST_S: Final = 1e9
 """The longest duration, in seconds: thirty years. Far longer ones do not fit where times are computed in milliseconds."""
 
 Seconds = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Bytes = Annotated[int, Field(ge=1)]
+# Larger ones do not fit the 64 bits in which they are computed with.
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Bytes = Annotated[int, Field(ge=1, le=10**18)]
 
 
 def _split(value: Any) -> Any:

@@ -202,7 +202,8 @@ class SignalLogSection(Section):
     path: Path | None = None
     max_bytes: Bytes = 64 * 1024 * 1024
     """The file is rotated at this size."""
-    keep_files: Count = 5
+    keep_files: Annotated[int, Field(ge=1, le=10_000)] = 5
+    """The number of earlier files that are kept: 10,000 at most, because a rotation looks each of them up."""
     kafka: KafkaTopic | None = None
 
 

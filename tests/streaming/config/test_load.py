@@ -107,6 +107,9 @@ def test_an_unknown_key_without_a_near_match_lists_the_known_ones(write: ConfigF
         ("spark:\n  trigger_interval_s: soon\n", "spark.trigger_interval_s", "'soon'"),
         ("spark:\n  shards: 0\n", "spark.shards", "greater than or equal to 1"),
         ("http:\n  port: 70000\n", "http.port", "65535"),
+        ("judge: {top_k: 9223372036854775807}\n", "judge.top_k", "less than or equal to 1000000000000"),
+        ("signal_log: {max_bytes: 10000000000000000000}\n", "signal_log.max_bytes", "less than or equal to 1000000000000000000"),
+        ("signal_log: {keep_files: 1000000000}\n", "signal_log.keep_files", "less than or equal to 10000"),
         ("http: {port: yes}\n", "http.port", "must be a number, not true"),
         ("judge: {thresholds: {stalled_s: off}}\n", "judge.thresholds.stalled_s", "must be a number, not false"),
         (
