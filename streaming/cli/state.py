@@ -16,8 +16,20 @@ from streaming.cli.errors import CommandError
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, verify, export or reshard a checkpoint, offline.")
 
-CheckpointFolder = Annotated[Path, typer.Argument(help="The folder set in spark.checkpoint_dir, or a copy of it.")]
 
+def _folder(given: Path) -> Path:
+    """Return the folder of a `file:` URI, as which `spark.checkpoint_dir` may be set; any other path unchanged."""
+    if not str(given).startswith("file:"):
+        return given
+    from streaming.folder import local_folder
+
+    local = local_folder(str(given))
+    return local.path if local is not None else given
+
+
+CheckpointFolder = Annotated[
+    Path, typer.Argument(help="The folder set in spark.checkpoint_dir, or a copy of it.", callback=_folder)
+]
 
 _NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
@@ -110,7 +122,7 @@ def _write_lines(out: Path, lines: Iterator[str]) -> None:
 def reshard(
     checkpoint: CheckpointFolder,
     shards: Annotated[int, typer.Option("--shards", help="Number of shards of the new checkpoint.", min=1, max=256)],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the new checkpoint; must not exist.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder of the new checkpoint; must not exist.", callback=_folder)],
     config: Annotated[
         Path | None,
         typer.Option(

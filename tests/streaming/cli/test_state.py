@@ -234,6 +234,20 @@ def test_export_writes_every_queue_and_message(checkpoint: Path, tmp_path: Path)
     assert (order["receive_count"], order["consumer"]) == (2, "worker-1")
 
 
+def test_a_checkpoint_may_be_named_by_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `spark.checkpoint_dir`, from which an error of `run` takes it into the command to enter."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    checkpoint = unpacked(NAMES[-1], tmp_path).rename(tmp_path / "check point")
+    done = queuewatch("state", "verify", checkpoint.as_uri())
+    assert done.output == f"{checkpoint}: OK, {done.output.partition('OK, ')[2]}"
+    out = tmp_path / "new one"
+    done = queuewatch("state", "reshard", checkpoint.as_uri(), "--shards", 3, "--out", out.as_uri(), "--spool-is-empty")
+    assert done.exit_code == 0, done.output
+    assert (out / "queuewatch.json").exists()
+    assert not any((tmp_path / "cwd").iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3, 5])
 def test_reshard_makes_a_checkpoint_with_the_same_messages(checkpoint: Path, tmp_path: Path, shards: int) -> None:
