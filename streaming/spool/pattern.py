@@ -14,10 +14,16 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _expanded(pattern: str) -> Iterator[str]:
+    """Yield a pattern for each choice between its braces, which may have braces in them."""
     opens = pattern.find("{")
-    closes = pattern.find("}", opens)
-    if opens < 0 or closes < 0:
-        yield pattern
-        return
-    for choice in pattern[opens + 1 : closes].split(","):
-        yield from _expanded(pattern[:opens] + choice + pattern[closes + 1 :])
+    depth, begins, choices = 0, opens + 1, list[str]()
+    for at, letter in enumerate(pattern[opens:], start=opens) if opens >= 0 else ():
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if (letter == "," and depth == 1) or depth == 0:
+            choices.append(pattern[begins:at])
+            begins = at + 1
+        if depth == 0:
+            for choice in choices:
+                yield from _expanded(pattern[:opens] + choice + pattern[at + 1 :])
+            return
+    yield pattern
