@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ from typing import Final
 from streaming.checkpoint.formats import BEFORE_THEY_WERE_LISTED, FORMATS, unreadable
 from streaming.checkpoint.offset_log import FOLDER as OFFSETS
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnwritable
-from streaming.folder import Folder, LocalFolder, make_folder
+from streaming.folder import Folder, LocalFolder, local_folder, make_folder
 from streaming.release import own_version
 
 NAME: Final = "queuewatch.json"
@@ -116,10 +117,13 @@ def find(folder: Folder, uri: str, *, shards: int, sources: Sequence[str]) -> Ma
         return None
     found = manifest.checkpoint
     if found.shards != shards:
+        remedy = START_AFRESH
+        if local_folder(uri) is not None:
+            command = f"queuewatch state reshard {shlex.quote(uri)} --shards {shards} --out NEW"
+            remedy = f"convert it to a checkpoint with {shards} shards: {command}, then set spark.checkpoint_dir to it"
         raise CheckpointMismatch(
             f"the checkpoint {uri} was made with spark.shards: {found.shards}, not {shards}",
-            f"Set spark.shards back to {found.shards}, or convert it to a checkpoint with {shards} shards: "
-            f"queuewatch state reshard {uri} --shards {shards} --out NEW, then set spark.checkpoint_dir to it",
+            f"Set spark.shards back to {found.shards}, or {remedy}",
         )
     if found.sources != tuple(sources):
         raise CheckpointMismatch(

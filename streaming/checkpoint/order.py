@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def check_order(manifest: Manifest | None, uri: str, settings: Settings, known: 
     more = f" (and {len(changed) - 1} more queues changed)" if len(changed) > 1 else ""
     remedy = START_AFRESH
     if local_folder(uri) is not None:
-        command = f"queuewatch state reshard {uri} --shards {manifest.checkpoint.shards} --out NEW --config FILE"
+        command = f"queuewatch state reshard {shlex.quote(uri)} --shards {manifest.checkpoint.shards} --out NEW --config FILE"
         remedy = f"move its messages to where their next events go: {command}, then set spark.checkpoint_dir to it"
     raise CheckpointMismatch(
         f"the checkpoint {uri} was made with the queue {'/'.join(changed[0])} {states[0]}, not {states[1]}{more}",

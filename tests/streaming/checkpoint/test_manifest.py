@@ -58,6 +58,22 @@ def test_an_impossible_change_is_refused_with_the_fix(tmp_path: Path, shards: in
     assert "spark.checkpoint_dir" in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("/data/check point", "queuewatch state reshard '/data/check point' --shards 3 --out NEW"),
+        ("s3a://bucket/checkpoint", "set spark.checkpoint_dir to a new folder"),
+    ],
+)
+def test_the_remedy_for_another_number_of_shards_can_be_entered(tmp_path: Path, uri: str, remedy: str) -> None:
+    """A path may have spaces. Behind the URI of another file system, states are in Spark's own and cannot be converted."""
+    claim(LocalFolder(tmp_path), uri, shards=2, sources=["kafka"], order=())
+    with pytest.raises(CheckpointMismatch) as caught:
+        find(LocalFolder(tmp_path), uri, shards=3, sources=["kafka"])
+    assert remedy in caught.value.fix
+    assert ("reshard" in caught.value.fix) == ("reshard" in remedy)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"layout": 1, "id": "x", "shards": "two", "sources": []}'])
 def test_an_unreadable_manifest_is_named(tmp_path: Path, content: bytes) -> None:
     """It is not overwritten, because the state beside it would be misread."""
