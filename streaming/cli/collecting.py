@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from typing import Final
-from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
 
 from queuewatch.transports import Transport
 from queuewatch.transports.kafka import KafkaTransport
+from queuewatch.transports.spool import SpoolTransport
 from sources.collect import CollectorRefused, collector_class, config_model, kind_of, run_collector
 from streaming.cli.errors import UnusableConfig
 from streaming.cli.signals import stopped_by_signals
@@ -18,6 +18,7 @@ from streaming.config.check import check_files_of, unread_variables
 from streaming.config.errors import ConfigError
 from streaming.config.logging import set_up_logging
 from streaming.config.model import Config
+from streaming.folder import local_folder
 
 _log = structlog.get_logger(__name__)
 
@@ -88,8 +89,9 @@ def destination_of(config: Config, to: str | None) -> str | Transport:
         check_files_of(source.kafka, "source.kafka")
         options = source.kafka.python_options()
         return KafkaTransport(options.pop("bootstrap_servers"), source.kafka.topics[0], **options)
-    if source.spool is not None and not urlsplit(source.spool.folder).scheme:
-        return f"spool:{source.spool.folder}"
+    folder = local_folder(source.spool.folder) if source.spool is not None else None
+    if folder is not None:
+        return SpoolTransport(str(folder.path), durable=True)
     raise ConfigError(
         "collect.to", "no destination for events is configured", "Set it to kafka://host:9092/topic or spool:/folder"
     )

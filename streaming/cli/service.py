@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 
 import structlog
 
@@ -38,6 +37,7 @@ from streaming.config.model import Config, to_settings
 from streaming.config.service import AuthSection
 from streaming.core.settings import Settings
 from streaming.delivery.outlets import Outlets
+from streaming.folder import local_folder
 from streaming.health.monitor import Monitor
 from streaming.spark.job import FolderOf, open_job, source_kinds
 
@@ -152,10 +152,11 @@ def _ingest(config: Config) -> IngestSettings | None:
     if not section.enabled:
         return None
     spool = config.source.spool
-    assert spool is not None, "the model refuses ingest without a spool folder"
+    folder = local_folder(spool.folder) if spool is not None else None
+    assert folder is not None, "the model refuses ingest without a local spool folder"
     token = read_secret("http.ingest", section.bearer_token)
     try:
-        stage = Spool(Path(spool.folder), max_spooled_bytes=section.max_spooled_bytes)
+        stage = Spool(folder.path, max_spooled_bytes=section.max_spooled_bytes)
     except OSError as error:
         raise ConfigError("http.ingest", f"{error.filename}: {error.strerror}", "Create it, or configure another file") from error
     return IngestSettings(stage, token=token, max_body_bytes=section.max_body_bytes, max_events=section.max_events)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SerializeAsAny, create_model, model_validator
 
@@ -69,7 +68,7 @@ class Config(Section):
     def _ingest_is_read(self) -> Self:
         if self.http.ingest.enabled:
             spool = self.source.spool
-            if spool is None or urlsplit(spool.folder).scheme:
+            if spool is None or local_folder(spool.folder) is None:
                 raise ValueError(
                     "http.ingest needs source.spool with a local folder, from which the job reads the accepted events"
                 )
