@@ -89,7 +89,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
     )
     try:
         config.load()
-    except OSError as error:  # includes ssl.SSLError
+    except (OSError, ValueError) as error:  # includes ssl.SSLError, and a NUL byte in a name
         listener.close()
         raise CannotListenError(f"http.tls cannot be used ({error}); configure a PEM certificate and its key") from error
     server = uvicorn.Server(config)

@@ -64,6 +64,8 @@ class Environment:
         self._next: queue.Queue[_Invocation] = queue.Queue()
         self._pending: dict[str, _Invocation] = {}
         self._init_error = b""
+        self._asks = threading.Event()
+        """Set while the process waits for its next event, which is when the platform freezes it."""
         self._started = 0
         """Number of processes so far: a request of a killed process may still wait for an event."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,6 +101,8 @@ class Environment:
         if made.refused or made.kind in ("timeout", "exited", "init error"):
             self.kill()
         elif self._freezes:
+            # A client that is stopped while it connects fails when it goes on: Node's waits a second for a connection.
+            self._asks.wait(1)
             self._process.send_signal(signal.SIGSTOP)
         return Result(made.kind, made.body, ended_s - (taken_s or began_s))
 
@@ -155,7 +159,9 @@ class Environment:
             disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
+                environment._asks.set()
                 made = self._next_event()
+                environment._asks.clear()
                 if made is None:
                     self.close_connection = True
                     return
