@@ -15,6 +15,7 @@ from sources.sqs.doctor.settings import Queues, QueueSettings
 LAMBDA_VISIBILITY_FACTOR: Final = 6
 """AWS recommends a visibility timeout of at least six function timeouts, plus the batching window."""
 MAX_VISIBILITY_S: Final = 43_200
+MAX_RETENTION_S: Final = 1_209_600
 
 
 class Problem(NamedTuple):
@@ -135,7 +136,9 @@ def dead_letter_retention(queue: QueueSettings, queues: Queues) -> Problem | Non
         f"Its dead-letter queue {other.name} keeps messages {duration(other.retention_s)}, no longer than the queue itself "
         f"({duration(queue.retention_s)}). A dead letter keeps the time it was sent, so one that has waited long expires "
         "soon after the move.",
-        f"Raise the retention of {other.name}, ideally to 14 days.",
+        f"Raise the retention of {other.name}, ideally to 14 days."
+        if other.retention_s < MAX_RETENTION_S
+        else f"Shorten the retention of {queue.name}: that of {other.name} cannot be longer.",
     )
 
 

@@ -272,6 +272,14 @@ Resources:
 """
 
 
+def test_a_retention_is_at_most_fourteen_days(tmp_path: Path) -> None:
+    """A dead-letter queue that keeps messages for so long cannot keep them for longer."""
+    named = "QueueName: orders"
+    as_long = written(tmp_path, "t.yaml", TEMPLATE.replace(named, f"{named}\n      MessageRetentionPeriod: 1209600"))
+    (found,) = (finding for finding in examine_files([as_long]).findings if finding.rule == "dead_letter_retention")
+    assert found.fix.startswith("Shorten the retention of orders")
+
+
 def test_a_template_with_short_form_functions_is_read(tmp_path: Path) -> None:
     """References, and parameters with a default, are resolved."""
     assert rules(written(tmp_path, "t.yaml", TEMPLATE)) == [("orders", "lambda_visibility")]
