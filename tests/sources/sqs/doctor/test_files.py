@@ -277,7 +277,7 @@ def test_a_retention_is_at_most_fourteen_days(tmp_path: Path) -> None:
     named = "QueueName: orders"
     as_long = written(tmp_path, "t.yaml", TEMPLATE.replace(named, f"{named}\n      MessageRetentionPeriod: 1209600"))
     (found,) = (finding for finding in examine_files([as_long]).findings if finding.rule == "dead_letter_retention")
-    assert found.fix.startswith("Shorten the retention of orders")
+    assert str(found.fix).startswith("Shorten the retention of orders")
 
 
 def test_a_template_with_short_form_functions_is_read(tmp_path: Path) -> None:
