@@ -162,7 +162,7 @@ def test_a_batch_that_runs_twice_publishes_the_same(out: Published, restarted: b
 
 
 def test_what_a_batch_left_is_not_looked_at_for_garbage(out: Published) -> None:
-    """Collections found nothing in it, and took a fifth of the driver's time with ten thousand queues."""
+    """Collections found nothing in it, and took a fifth of the time of a step with ten thousand queues."""
     publish(out.publisher(), Shards().rows(T0, poison(T0, 1)), 0)
     left = out.snapshots[-1].queues
     assert not any(one is left for one in gc.get_objects())
