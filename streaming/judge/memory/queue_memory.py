@@ -62,8 +62,15 @@ class QueueMemory:
 
     def numbers(self) -> tuple[float, ...]:
         """Return all numbers in the order of `NUMBERS`; the last one is the index of the basis in BASES."""
-        found: tuple[float, ...] = (*_OF_NUMBERS(self), _BASIS_INDEX[self.basis])
-        return found
+        evidence = self.evidence
+        # Owner by owner: by their paths, each owner would be looked up once for each of its numbers.
+        return (
+            *(number for claim in _OF_CLAIMS(evidence) for number in _OF_CLAIM(claim)),
+            *_OF_EVIDENCE(evidence),
+            *_OF_ARRIVALS(self.counted_arrivals),
+            *_OF_OWN(self),
+            _BASIS_INDEX[self.basis],
+        )
 
     def lists(self) -> str:
         """Return the parts of varying size as JSON without those that are empty; nothing if all are."""
@@ -82,7 +89,7 @@ class QueueMemory:
         )
         memory.basis = BASES[numbers[-1]]
         if lists:
-            for name, value in _from_json(lists).items():
+            for name, value in _from_json(lists, 0)[0].items():
                 if name in _PARTS:
                     owner, attribute, made_of = _PARTS[name]
                     setattr(getattr(memory, owner) if owner else memory, attribute, made_of(value) if made_of else value)
@@ -96,16 +103,17 @@ def _numbers_of(kind: type[Any]) -> tuple[str, ...]:
 
 _CLAIMS: Final = tuple(one.name for one in fields(Evidence) if one.type == "Claim")
 # Of these two, fields that hold no number come last, and claims first.
-_OF_EVIDENCE: Final = _numbers_of(Evidence)
-_OF_ARRIVALS: Final = _numbers_of(CountedArrivals)
+_IN_CLAIM: Final = _numbers_of(Claim)
+_IN_EVIDENCE: Final = _numbers_of(Evidence)
+_IN_ARRIVALS: Final = _numbers_of(CountedArrivals)
 _OWN: Final = _numbers_of(QueueMemory)
-_EVIDENCE: Final = slice(3 * len(_CLAIMS), 3 * len(_CLAIMS) + len(_OF_EVIDENCE))
-_ARRIVALS: Final = slice(_EVIDENCE.stop, _EVIDENCE.stop + len(_OF_ARRIVALS))
+_EVIDENCE: Final = slice(3 * len(_CLAIMS), 3 * len(_CLAIMS) + len(_IN_EVIDENCE))
+_ARRIVALS: Final = slice(_EVIDENCE.stop, _EVIDENCE.stop + len(_IN_ARRIVALS))
 _REST: Final = slice(_ARRIVALS.stop, -1)
 _PLACES: Final = (
-    *(f"evidence.{claim}.{name}" for claim in _CLAIMS for name in _numbers_of(Claim)),
-    *(f"evidence.{name}" for name in _OF_EVIDENCE),
-    *(f"counted_arrivals.{name}" for name in _OF_ARRIVALS),
+    *(f"evidence.{claim}.{name}" for claim in _CLAIMS for name in _IN_CLAIM),
+    *(f"evidence.{name}" for name in _IN_EVIDENCE),
+    *(f"counted_arrivals.{name}" for name in _IN_ARRIVALS),
     *_OWN,
 )
 NUMBERS: Final = (*_PLACES, "basis")
@@ -120,9 +128,11 @@ LISTS: Final = (
     *("evidence.at_counts", "evidence.standstill_lags_ms", "counted_arrivals.quiet_ids"),
 )
 """The names of the parts of varying size."""
-_OF_NUMBERS, _OF_LISTS = attrgetter(*_PLACES), attrgetter(*LISTS)
-# Shared: `json.dumps` creates a new encoder per call, and `json.loads` looks at all its options.
-_json, _from_json = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
+_OF_CLAIMS, _OF_CLAIM, _OF_EVIDENCE = attrgetter(*_CLAIMS), attrgetter(*_IN_CLAIM), attrgetter(*_IN_EVIDENCE)
+_OF_ARRIVALS, _OF_OWN, _OF_LISTS = attrgetter(*_IN_ARRIVALS), attrgetter(*_OWN), attrgetter(*LISTS)
+# Shared: `json.dumps` creates a new encoder per call, and `json.loads` looks at all its options. What was written by one has no
+# space around it, which `decode` would look for.
+_json, _from_json = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().raw_decode
 
 
 def _by_bucket(value: dict[str, Any]) -> dict[int, Any]:
