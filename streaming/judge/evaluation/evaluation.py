@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from streaming.core.settings import QueueName
 from streaming.judge.context import Context
@@ -16,8 +16,7 @@ from streaming.judge.rules.status import queue_status
 from streaming.judge.snapshot import QueueStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """The result of the last time one queue was judged. Times are epoch milliseconds."""
 
     at: int
@@ -56,7 +55,7 @@ def evaluate(c: Context, found: Collection[SignalKey], near: dict[SignalName, Me
         at=c.now,
         judge_again=again,
         status=status,
-        knowledge=replace(c.knowledge, near=near) if near else c.knowledge,
+        knowledge=c.knowledge._replace(near=near) if near else c.knowledge,
         basis_since=c.memory.basis_since,
         ordered=c.ordered,
         stuck_groups=frozenset(key.group for key in found if key.signal == "GroupStuck" and key.group is not None),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,23 +33,24 @@ FRESH_BOUND_MS = 180_000
 """A bound that rests on the latest count is dropped when that is older than this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
+class Age(NamedTuple):
     """The time in epoch milliseconds from which the oldest age of a scope counts; if not `exact`, the age is a lower bound."""
 
     since_ms: int
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class Knowledge(NamedTuple):
     """What is known about a queue. What is unknown is absent."""
 
     reason: BasisReason
-    depth: Mapping[State, int] = field(default_factory=dict)
-    ages: Mapping[str, Age] = field(default_factory=dict)
+    depth: Mapping[State, int] = _NOTHING
+    ages: Mapping[str, Age] = _NOTHING
     """Ages by scope of AGE_SCOPES."""
-    near: Mapping[SignalName, Measured] = field(default_factory=dict)
+    near: Mapping[SignalName, Measured] = _NOTHING
     """How near signals are to firing that only their rules can measure."""
     in_flight_is_known: bool = True
     """False: some receives are not reported, so what seems to wait may be in flight."""
