@@ -21,28 +21,36 @@ from streaming.judge.knowledge.pauses import Pause
 
 @dataclass(slots=True)
 class QueueMemory:
-    """The memory of one queue. Times are epoch milliseconds."""
+    """The memory of one queue. Times are epoch milliseconds.
 
-    since: dict[str, int] = field(default_factory=dict)
-    """Condition -> since when it has held without a break."""
+    First its parts of fixed size, the basis last: they are read by position.
+    """
+
     evidence: Evidence = field(default_factory=Evidence)
     """What the broker's counts showed about the telemetry."""
+    counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
     failed_at: int = 0
     """When QueueFailing last fired."""
     pending_at: int = 0
     """When QueueFailing last may have been about to fire."""
-    basis: Basis = "unknown"
     basis_since: int = 0
+    processed: int = 0
+    """How many messages of known processing time are already in `hold_weights`: see `processed_by_bucket`."""
+    holds_at: int = 0
+    """When they were last added."""
+    paused_at: int = 0
+    """The latest count while the queue was paused by its operators."""
+    turns_seen: int = 0
+    """How many evaluations saw a turn end."""
+    basis: Basis = "unknown"
+    since: dict[str, int] = field(default_factory=dict)
+    """Condition -> since when it has held without a break."""
     consumer_marks: list[ConsumerMark] = field(default_factory=list)
     """While deliveries fail, oldest first."""
-    counted_arrivals: CountedArrivals = field(default_factory=CountedArrivals)
     hold_weights: dict[int, float] = field(default_factory=dict)
     """Bucket of processing times (see `duration_buckets`) -> weight; older deletions weigh less."""
     processed_by_bucket: dict[int, int] = field(default_factory=dict)
-    """How much of the running total of each bucket is already in `hold_weights`…"""
-    processed: int = 0
-    """…and of the total of all."""
-    holds_at: int = 0
+    """How much of the running total of each bucket is already in `hold_weights`."""
     strategies: dict[str, Any] = field(default_factory=dict)
     """The memory of the broker's emulated slow-consumer strategies."""
     noisy: dict[str, int] = field(default_factory=dict)
@@ -51,14 +59,10 @@ class QueueMemory:
     """Purges whose signal has not ended, oldest first: shards report them only while events may be late."""
     pauses: list[Pause] = field(default_factory=list)
     """Pauses of the consumers in the broker's counts, oldest first."""
-    paused_at: int = 0
-    """The latest count while the queue was paused by its operators."""
     at_work: dict[str, int] = field(default_factory=dict)
     """Consumer with a prefetch window -> since when it works on the oldest message it holds."""
     turns: dict[int, int] = field(default_factory=dict)
     """How long such consumers worked until they finished the next message: see `turns`."""
-    turns_seen: int = 0
-    """How many evaluations saw a turn end."""
 
     def numbers(self) -> tuple[float, ...]:
         """Return all numbers in the order of `NUMBERS`; the last one is the index of the basis in BASES."""
@@ -82,12 +86,8 @@ class QueueMemory:
         """Read `numbers()` and `lists()`."""
         claims: list[Any] = [Claim(*numbers[first : first + 3]) for first in range(0, _EVIDENCE.start, 3)]
         # By position, since thousands are read in a step: by name it takes three times as long.
-        memory = cls(
-            evidence=Evidence(*claims, *numbers[_EVIDENCE]),
-            counted_arrivals=CountedArrivals(*numbers[_ARRIVALS]),
-            **dict(zip(_OWN, numbers[_REST], strict=True)),
-        )
-        memory.basis = BASES[numbers[-1]]
+        evidence, arrivals = Evidence(*claims, *numbers[_EVIDENCE]), CountedArrivals(*numbers[_ARRIVALS])
+        memory = cls(evidence, arrivals, *numbers[_REST], BASES[numbers[-1]])
         if lists:
             for name, value in _from_json(lists, 0)[0].items():
                 if name in _PARTS:
@@ -102,7 +102,7 @@ def _numbers_of(kind: type[Any]) -> tuple[str, ...]:
 
 
 _CLAIMS: Final = tuple(one.name for one in fields(Evidence) if one.type == "Claim")
-# Of these two, fields that hold no number come last, and claims first.
+# Of these, fields that hold no number come last; in the evidence the claims come first.
 _IN_CLAIM: Final = _numbers_of(Claim)
 _IN_EVIDENCE: Final = _numbers_of(Evidence)
 _IN_ARRIVALS: Final = _numbers_of(CountedArrivals)
@@ -132,7 +132,7 @@ _OF_CLAIMS, _OF_CLAIM, _OF_EVIDENCE = attrgetter(*_CLAIMS), attrgetter(*_IN_CLAI
 _OF_ARRIVALS, _OF_OWN, _OF_LISTS = attrgetter(*_IN_ARRIVALS), attrgetter(*_OWN), attrgetter(*LISTS)
 # Shared: `json.dumps` creates a new encoder per call, and `json.loads` looks at all its options. What was written by one has no
 # space around it, which `decode` would look for.
-_json, _from_json = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().raw_decode
+_json, _from_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode, json.JSONDecoder().raw_decode
 
 
 def _by_bucket(value: dict[str, Any]) -> dict[int, Any]:
