@@ -63,6 +63,8 @@ class Context:
     """What was already computed for this evaluation: see `conditions.once`."""
     flow_status: QueueStatus | None = None
     """The status by recent flow, where it was computed for all queues or already for this one."""
+    processed: dict[int, int] | None = None
+    """Bucket of processing times -> messages so far, if there are more of them than the judge's memory has."""
 
     name: QueueName = field(init=False)
     thresholds: Thresholds = field(init=False)

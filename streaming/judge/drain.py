@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
 
 DRAIN_WINDOW_MS = 300_000
 DRAIN_MIN_MS = 60_000
 
 
-@once
-def recent_peak(c: Context) -> int:
-    """Return the largest backlog of the last eleven minutes."""
-    return max(c.recent["unsettled"].tolist(), default=0)
-
-
 def time_to_drain_s(c: Context) -> float | None:
     """Return the backlog divided by its rate of decrease over five minutes or since its peak; None unless it shrinks."""
     if not c.tracked or c.is_dead_letter_queue or c.basis != "messages":
         return None
-    if recent_peak(c) <= c.tracked:
+    if c.recent.peak <= c.tracked:
         return None
     unsettled, settled = c.recent["unsettled"], c.recent["settled"]
     peak = _peak_behind(c)

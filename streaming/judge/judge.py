@@ -13,7 +13,7 @@ from streaming.core.reporting.merge import LOADED_TOGETHER, Merged, MergedQueues
 from streaming.core.settings import QueueName, Settings
 from streaming.judge.broker_counts import OVERDUE_RATIO
 from streaming.judge.context import Context
-from streaming.judge.evaluation.evaluation import evaluate
+from streaming.judge.evaluation.evaluation import Evaluation, evaluate
 from streaming.judge.findings.firing import NO_QUEUE
 from streaming.judge.findings.measured import Measured, Near
 from streaming.judge.findings.signals import Finding, SignalChange, SignalKey, SignalName
@@ -25,7 +25,7 @@ from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.memory.queue_memory import QueueMemory
-from streaming.judge.remember import remember, remember_holds, remember_turns
+from streaming.judge.remember import PROCESSING, remember, remember_holds, remember_turns
 from streaming.judge.rules import failing, telemetry
 from streaming.judge.rules.status import flows_not_ok, recent_flows
 from streaming.judge.rules.table import RULES
@@ -134,11 +134,15 @@ def _evaluate(
             queues.unload()
         history.gather([queues.names[place] for place in together])
         queues.load(together)
+        memories = {place: memory.queues.get(queues.names[place]) or QueueMemory() for place in together}
+        finishing = [place for place, before in memories.items() if queues.summary(place).total("processed") != before.processed]
+        processed = queues.durations_by_bucket(finishing, PROCESSING)
+        evaluations: dict[int, Evaluation] = {}
         for place in together:
             name = queues.names[place]
             context = Context(
                 summary=queues.summary(place),
-                memory=memory.queues.get(name) or QueueMemory(),
+                memory=memories[place],
                 merged=merged,
                 now=now,
                 settings=settings,
@@ -147,13 +151,15 @@ def _evaluate(
                 history=history,
                 arrivals=tuple(merged.arrivals_by_queue.get(name, ())),
                 flow_status=flows.get(place),
+                processed=processed.get(place),
             )
             found, near = _conclude(context)
             findings |= found
-            memory.schedule.put(place, evaluate(context, found, near), queues)
+            evaluations[place] = evaluate(context, found, near)
             memory.queues.put(name, context.memory)
             if failing.failure_pending(context.memory, now, context.thresholds):
                 pending.add(name)
+        memory.schedule.put(evaluations, queues)
     return findings, pending
 
 

@@ -32,7 +32,7 @@ HOLD_HALF_LIFE_MS = HOUR_MS
 MOST_UNDATED = 20
 """Of a queue that the judge knows nothing of, all that was ever counted is new at once. It may have vanished and come back: what
 its consumers did before that weighs no more than so many messages."""
-_PROCESSING = DURATIONS.index("processing")
+PROCESSING = DURATIONS.index("processing")
 
 CONDITIONS: tuple[Condition, ...] = (
     backlog_since,
@@ -64,13 +64,12 @@ OF_PARTS: tuple[Conditions, ...] = (
 
 def remember_holds(c: Context) -> None:
     """Add newly counted processing times to the decaying distribution of usual holds."""
-    memory, processed = c.memory, c.summary.total("processed")
-    if processed == memory.processed:
+    memory, counted = c.memory, c.processed
+    if counted is None:
         return
     elapsed = max(0, c.now - memory.holds_at) if memory.holds_at else 0
     fade = 0.5 ** (elapsed / HOLD_HALF_LIFE_MS)
     faded = {bucket: weight * fade for bucket, weight in memory.hold_weights.items() if weight * fade > 0.01}
-    counted = c.summary.durations.by_bucket(_PROCESSING)
     # The weights that an earlier release stored are of all that was counted until now.
     before = memory.processed_by_bucket if memory.processed or not faded else counted
     for bucket, count in counted.items():
@@ -80,7 +79,7 @@ def remember_holds(c: Context) -> None:
     if not memory.holds_at and (weight := sum(faded.values())) > MOST_UNDATED:
         faded = {bucket: of_bucket * MOST_UNDATED / weight for bucket, of_bucket in faded.items()}
     memory.hold_weights, memory.processed_by_bucket = faded, counted
-    memory.processed, memory.holds_at = processed, c.now
+    memory.processed, memory.holds_at = c.summary.total("processed"), c.now
 
 
 def remember_turns(c: Context) -> None:

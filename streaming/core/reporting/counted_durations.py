@@ -29,17 +29,6 @@ class CountedDurations(Mapping[int, int]):
             return found[0]
         return np.concatenate([keys for keys, _ in found]), np.concatenate([counts for _, counts in found])
 
-    def by_bucket(self, kind: int) -> dict[int, int]:
-        """Return bucket -> count of one kind (an index of DURATIONS). Counts that cannot be divided are left out."""
-        found: dict[int, int] = {}
-        for counts, row in self._parts:
-            keys, numbers = counts.of_queue(row)
-            start, stop = keys.searchsorted((kind << 8, kind + 1 << 8)).tolist()
-            for key, count in zip(keys[start:stop].tolist(), numbers[start:stop].tolist(), strict=True):
-                found[key & 0xFF] = found.get(key & 0xFF, 0) + count
-        # In the order of the buckets, however many shards there are.
-        return dict(sorted(found.items())) if len(self._parts) > 1 else found
-
     def _all(self) -> dict[int, int]:
         if self._counts is None:
             found: dict[int, int] = {}

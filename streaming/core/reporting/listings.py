@@ -73,7 +73,7 @@ class Listings:
 
     def kinds(self, place: int) -> list[str]:
         """Return the kinds under which messages of one queue are listed."""
-        return list(dict.fromkeys(kind for kind, lists in self._shards.kinds if lists[place]))
+        return list(dict.fromkeys([kind for kind, lists in self._shards.kinds if lists[place]]))
 
     def listed(self, place: int, kind: str) -> list[Listed]:
         """Return the messages of one queue listed under a kind, lowest rank first."""

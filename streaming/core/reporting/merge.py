@@ -30,7 +30,7 @@ from streaming.core.reporting.report import (
     listed_per_queue,
 )
 from streaming.core.reporting.shard_report import ShardReport
-from streaming.core.reporting.summaries import make_summaries
+from streaming.core.reporting.summaries import make_summaries, rows_of
 from streaming.core.settings import QueueName, Settings
 from streaming.core.state.consumer_states import ConsumerStates
 from streaming.core.state.queue_text import read_names
@@ -217,6 +217,20 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
     def durations_of(self, places: Iterable[int]) -> CountedDurations:
         """Return the durations of some queues together."""
         return CountedDurations([(shard.durations, row) for place in places for shard, row in self._shard_rows.known(place)])
+
+    def durations_by_bucket(self, places: Sequence[int], kind: int) -> dict[int, dict[int, int]]:
+        """Return, for each of these queues, bucket -> count of one kind (an index of DURATIONS), in the order of the buckets.
+
+        Counts that cannot be divided are left out.
+        """
+        found: dict[int, dict[int, int]] = {place: {} for place in places}
+        for shard, rows in self.shard_rows(np.array(places, dtype=np.int64)) if places else ():
+            keys, counts = shard.durations.pairs()
+            for i, counted in rows_of((keys >> 8, keys & 0xFF, counts), rows << 8 | kind):
+                by_bucket = found[places[i]]
+                for bucket, count in counted:
+                    by_bucket[bucket] = by_bucket.get(bucket, 0) + count
+        return {place: dict(sorted(by_bucket.items())) for place, by_bucket in found.items()}
 
     def _combine(self, name: str, out: Array) -> None:
         """Write one of the columns of several shards to `out`."""

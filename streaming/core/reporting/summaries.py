@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streaming.core.columns import Array
+from streaming.core.columns import Array, nonzero
 from streaming.core.reporting.consumers import holder_of
 from streaming.core.reporting.purges import merge_purges
 from streaming.core.reporting.queue_columns import FLAGS, INTEGERS, NUMBERS, NamedColumns, QueueColumns
@@ -70,55 +70,66 @@ def make_summaries(queues: MergedQueues, places: Sequence[int]) -> list[QueueSum
 
 def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, most_losses: int) -> None:
     """Add what one shard reports; `rows`: each queue's row there, -1 where the shard does not know it."""
-    for summary, counts in zip(summaries, _rows_of(shard.depths, rows), strict=True):
+    for i, counts in rows_of(shard.depths, rows):
         # How long a shard keeps counts depends on the events it has seen.
-        if len(counts) > len(summary.depths):
-            summary.depths = [Depth(*count) for count in counts]
-    for summary, tracked in zip(summaries, _rows_of(shard.tracked_at_counts, rows), strict=True):
+        if len(counts) > len(summaries[i].depths):
+            summaries[i].depths = [Depth(*count) for count in counts]
+    for i, tracked in rows_of(shard.tracked_at_counts, rows):
+        at_counts = summaries[i].tracked_at_counts
         for at, *numbers in tracked:
-            so_far = summary.tracked_at_counts.get(at, TrackedAtCount())
-            summary.tracked_at_counts[at] = TrackedAtCount(*map(add, so_far, numbers))
-    for summary, known in zip(summaries, _named(shard.acks, rows), strict=True):
-        for consumer, at in known:
-            summary.consumer_acks[consumer] = max(at, summary.consumer_acks.get(consumer, 0))
-    for summary, known in zip(summaries, _named(shard.results, rows), strict=True):
-        for consumer, finished, failed in known:
-            before = summary.consumer_results.get(consumer)
-            summary.consumer_results[consumer] = (
+            so_far = at_counts.get(at, TrackedAtCount())
+            at_counts[at] = TrackedAtCount(*map(add, so_far, numbers))
+    for i, found in _named(shard.acks, rows):
+        acks = summaries[i].consumer_acks
+        for consumer, at in found:
+            acks[consumer] = max(at, acks.get(consumer, 0))
+    for i, found in _named(shard.results, rows):
+        results = summaries[i].consumer_results
+        for consumer, finished, failed in found:
+            before = results.get(consumer)
+            results[consumer] = (
                 ConsumerResults(finished, failed)
                 if before is None
                 else ConsumerResults(before.finished + finished, before.failed + failed)
             )
-    for summary, known in zip(summaries, _named(shard.groups, rows), strict=True):
-        summary.groups = _merge_groups(summary.groups, [group_of(one) for one in known])
-    for summary, known in zip(summaries, _named(shard.consumers, rows), strict=True):
-        summary.consumers = _merge_consumers(summary.consumers, [holder_of(one) for one in known])
+    for i, found in _named(shard.groups, rows):
+        summaries[i].groups = _merge_groups(summaries[i].groups, [group_of(one) for one in found])
+    for i, found in _named(shard.consumers, rows):
+        summaries[i].consumers = _merge_consumers(summaries[i].consumers, [holder_of(one) for one in found])
     of_consumers = shard.consumer_states
     reports = (of_consumers.queue, of_consumers.names, of_consumers.at, of_consumers.texts, of_consumers.dispatched_at)
-    for summary, known in zip(summaries, _rows_of(reports, rows), strict=True):
-        for consumer, at, text, dispatched_at in known:
-            summary.consumer_states[consumer] = ConsumerState(at, read_attributes(text), dispatched_at)
-    for summary, row in zip(summaries, rows.tolist(), strict=True):
-        if row >= 0:
-            _add_details(summary, shard, row, most_losses)
+    for i, found in rows_of(reports, rows):
+        for consumer, at, text, dispatched_at in found:
+            summaries[i].consumer_states[consumer] = ConsumerState(at, read_attributes(text), dispatched_at)
+    known = nonzero(rows >= 0)
+    for i, folded in zip(known.tolist(), shard.folded_groups[rows[known]].tolist(), strict=True):
+        summaries[i].folded_groups += folded
+    if shard.losses or shard.purges or len(shard.ordered.queue):
+        for i in known.tolist():
+            _add_details(summaries[i], shard, int(rows[i]), most_losses)
 
 
-def _named(columns: NamedColumns, rows: Array) -> list[list[tuple[Any, ...]]]:
-    """Return, for each of `rows`, its consumers or groups as tuples, each with its name first."""
-    return _rows_of((columns.queue, columns.names, *columns.values), rows)
+def _named(columns: NamedColumns, rows: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+    """Yield the index of each of `rows` that has any, with its consumers or groups as tuples, each with its name first."""
+    return rows_of((columns.queue, columns.names, *columns.values), rows)
 
 
-def _rows_of(columns: Sequence[Any], rows: Array) -> list[list[tuple[Any, ...]]]:
-    """Return, for each of `rows`, its part of the columns as tuples. The first column has the row of each, ascending."""
+def rows_of(columns: Sequence[Any], rows: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+    """Yield the index of each of `rows` that has any, with its part of the columns as tuples.
+
+    The first column has the row of each, ascending.
+    """
     owner, *fields = columns
     if not len(owner):
-        return [[] for _ in rows]
+        return
     starts, stops = (np.searchsorted(owner, rows, side=side) for side in ("left", "right"))
-    lengths = stops - starts
+    some = nonzero(stops > starts)
+    starts, lengths = starts[some], (stops - starts)[some]
     ends = np.cumsum(lengths)
     at = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
     found = list(zip(*(_list(column, at) for column in fields), strict=True))
-    return [found[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
+    for i, end, length in zip(some.tolist(), ends.tolist(), lengths.tolist(), strict=True):
+        yield i, found[end - length : end]
 
 
 def _list(column: Any, at: Array) -> list[Any]:
@@ -127,12 +138,11 @@ def _list(column: Any, at: Array) -> list[Any]:
 
 
 def _add_details(summary: QueueSummary, shard: QueueColumns, row: int, most_losses: int) -> None:
-    """Add the fields that few queues have, and the groups and consumers listed by name."""
+    """Add what few queues have."""
     if row in shard.losses:
         summary.losses = sorted(summary.losses + shard.losses[row])[-most_losses:]
     if row in shard.purges:
         summary.purges = merge_purges(summary.purges, shard.purges[row])
-    summary.folded_groups += int(shard.folded_groups[row])
     summary.ordered_facts = summary.ordered_facts or shard.ordered.get(row)
 
 

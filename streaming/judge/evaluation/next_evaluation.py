@@ -20,7 +20,6 @@ from streaming.judge.broker_counts import COUNTS_FRESH_MS, overdue_from
 from streaming.judge.conditions.conditions import once
 from streaming.judge.conditions.sliding import FAILED, OUTLIVED, RETRIED
 from streaming.judge.context import Context
-from streaming.judge.drain import recent_peak
 from streaming.judge.findings import measures
 from streaming.judge.findings.lasting import is_lasting, is_timed
 from streaming.judge.findings.signals import SignalKey
@@ -181,7 +180,7 @@ def _may_slide(c: Context) -> bool:
     if c.ordered and some_went_unseen(c):
         return True
     # An empty queue has no flow: it stays well, whatever it held some minutes ago.
-    if not 0 < c.tracked < recent_peak(c):
+    if not 0 < c.tracked < c.recent.peak:
         return False
     return c.tracked < max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0)
 

@@ -41,6 +41,8 @@ class _Dense:
     """By queue, sample and field."""
     firsts: list[int]
     """Each queue's first sample in which it was known."""
+    peaks: list[int]
+    """Each queue's largest backlog."""
     places: dict[QueueName, int]
 
 
@@ -114,8 +116,9 @@ class History:
         firsts = (
             np.where(present.any(axis=1), present.argmax(axis=1), len(at)) if len(at) else np.zeros(len(values), dtype=np.int64)
         )
+        peaks = values[:, :, COLUMN["unsettled"]].max(axis=1, initial=0)
         index = {name: i for i, name in enumerate(name for name in names if name in self._place)}
-        self._dense = _Dense(at=at, times=at.tolist(), values=values, firsts=firsts.tolist(), places=index)
+        self._dense = _Dense(at=at, times=at.tolist(), values=values, firsts=firsts.tolist(), peaks=peaks.tolist(), places=index)
 
     def stretch(self, since: int, queues: Ints) -> tuple[Ints, Callable[[str, Sequence[int]], Ints]]:
         """Return the times of the samples at `since` or later, including the present, and a function that reads a field of them.
@@ -163,7 +166,7 @@ class History:
         if place is None:
             return Window(dense.at[:0], np.zeros((0, len(FIELDS)), dtype=np.int64))
         first = dense.firsts[place]
-        return Window(dense.at[first:], dense.values[place, first:], dense.times[first:])
+        return Window(dense.at[first:], dense.values[place, first:], dense.times[first:], dense.peaks[place])
 
     def window(self, name: QueueName) -> Window:
         """Return all samples of one queue, including the present."""

@@ -47,10 +47,11 @@ COLUMN = {name: i for i, name in enumerate(FIELDS)}
 class Window:
     """Some samples of one queue, oldest first: `at` (epoch milliseconds) and a column per field."""
 
-    __slots__ = ("_times", "at", "values")
+    __slots__ = ("_peak", "_times", "at", "values")
 
-    def __init__(self, at: Ints, values: Ints, times: list[int] | None = None) -> None:
-        self.at, self.values, self._times = at, values, times
+    def __init__(self, at: Ints, values: Ints, times: list[int] | None = None, peak: int | None = None) -> None:
+        """`times`, `peak`: the same as a list, and the largest backlog, where they are known already."""
+        self.at, self.values, self._times, self._peak = at, values, times, peak
 
     def __len__(self) -> int:
         return len(self.at)
@@ -64,6 +65,13 @@ class Window:
         if self._times is None:
             self._times = self.at.tolist()
         return self._times
+
+    @property
+    def peak(self) -> int:
+        """The largest backlog, 0 without a sample."""
+        if self._peak is None:
+            self._peak = max(self["unsettled"].tolist(), default=0)
+        return self._peak
 
     def value(self, field: str, i: int) -> int:
         """Return one field of the sample of index `i`; -1 is the latest."""

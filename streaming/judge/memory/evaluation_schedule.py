@@ -10,7 +10,7 @@ Where very many queues are due only for a refresh (a count to compare, a bound t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,15 +105,18 @@ class EvaluationSchedule:
         """Return the queues whose status may change with every step."""
         return self._by_flow
 
-    def put(self, place: int, evaluation: Evaluation, queues: MergedQueues) -> None:
-        """Store the latest evaluation of the queue of one row."""
-        self._latest[place] = evaluation
-        self._judged_at[place], self._due_for_refresh[place] = evaluation.at, False
-        self._next_evaluation_at[place], self._refresh_at[place] = evaluation.judge_again
-        self._by_flow[place], self._steady[place] = evaluation.by_flow, evaluation.steady
-        self._siblings[place] = self._sibling(evaluation, queues)
-        self._folded[place] = evaluation.folded
-        self._backlogs[place] = _backlog(evaluation.knowledge)
+    def put(self, evaluations: Mapping[int, Evaluation], queues: MergedQueues) -> None:
+        """Store the latest evaluations of the queues of some rows."""
+        places, made = list(evaluations), evaluations.values()
+        for place, evaluation in evaluations.items():
+            self._latest[place] = evaluation
+        self._judged_at[places], self._due_for_refresh[places] = [one.at for one in made], False
+        self._next_evaluation_at[places] = [one.judge_again.at for one in made]
+        self._refresh_at[places] = [one.judge_again.refresh_at for one in made]
+        self._by_flow[places], self._steady[places] = [one.by_flow for one in made], [one.steady for one in made]
+        self._siblings[places] = [self._sibling(one, queues) for one in made]
+        self._folded[places] = [one.folded for one in made]
+        self._backlogs[places] = [_backlog(one.knowledge) for one in made]
 
     def forget(self, place: int) -> None:
         """Forget the queue of one row, which has vanished: should it come back, it is new."""
