@@ -99,16 +99,16 @@ class Context:
         self.broker_counts = _fresh_counts(summary.attributes, self.now)
         self.dead_letter_attributes = self._attributes_of(self.dead_letter_queue)
 
-    @cached_property
+    @property
     def tracked_near_count(self) -> int:
         """The number of messages tracked now or at the time of the latest count, whichever is nearer to it.
 
         Since the last poll a backlog may have grown; where sends are reported late, less was known at its time. A count without
         the messages in flight may be any number from that of the visible messages to that of all.
         """
-        counted = sum(self.broker_counts.values())
-        visible_then, all_then = self._tracked_at_count()
-        now, then = (self.summary.numbers["visible"], visible_then) if self._in_flight_is_uncounted else (self.tracked, all_then)
+        counted, uncounted = sum(self.broker_counts.values()), self._in_flight_is_uncounted
+        visible_then, all_then = self._tracked_at_count(in_flight_is_uncounted=uncounted)
+        now, then = (self.summary.numbers["visible"], visible_then) if uncounted else (self.tracked, all_then)
         return min(max(counted, min(now, then)), max(self.tracked, all_then))
 
     @property
@@ -117,10 +117,10 @@ class Context:
         visible, in_flight = (self.summary.attributes.get(state) for state in ("visible", "in_flight"))
         return visible is not None and (in_flight is None or in_flight.at < visible.at)
 
-    def _tracked_at_count(self) -> tuple[int, int]:
+    def _tracked_at_count(self, *, in_flight_is_uncounted: bool) -> tuple[int, int]:
         """Return the numbers of visible messages, and of all, tracked at the time of the latest count."""
         visible_now = self.summary.numbers["visible"]
-        if self._in_flight_is_uncounted:
+        if in_flight_is_uncounted:
             at = self.summary.attributes["visible"].at
         elif self.summary.depths:
             at = self.summary.depths[-1].at
@@ -135,14 +135,14 @@ class Context:
             return visible_now, self.tracked
         return self.recent.value("tracked_visible", before), self.recent.value("unsettled", before)
 
-    @property
+    @cached_property
     def coverage_ratio(self) -> float | None:
         """Tracked messages as a share of the broker's count; None where there is nothing to compare."""
         if "visible" not in self.broker_counts:
             return None
-        counted = sum(self.broker_counts.values())
+        counted, tracked = sum(self.broker_counts.values()), self.tracked_near_count
         # A count of zero while some are tracked is treated as a count of one.
-        return 1.0 if counted == self.tracked_near_count == 0 else self.tracked_near_count / max(counted, 1)
+        return 1.0 if counted == tracked == 0 else tracked / max(counted, 1)
 
     @cached_property
     def retention_ms(self) -> int:

@@ -262,7 +262,8 @@ def latest_value(attributes: Mapping[str, Reported], name: Attribute) -> Any:
 
 def latest_number(attributes: Mapping[str, Reported], name: Attribute) -> float | None:
     """Return the latest value of a numeric attribute."""
-    return as_number(latest_value(attributes, name))
+    found = attributes.get(name)
+    return None if found is None else as_number(found.value)
 
 
 def as_number(value: Any) -> float | None:

@@ -145,8 +145,11 @@ def _consumers_are_watched(c: Context) -> bool:
 
 def _strategy_checks(c: Context) -> Iterator[int]:
     """Yield when the broker's `ack` strategy may come to another verdict. That of `prefetch` changes with reports only."""
+    verdicts = strategy_verdicts(c)
+    if not verdicts:
+        return
     params = StrategyParams(**c.settings.slow_strategy_params)
-    for of in strategy_verdicts(c).values():
+    for of in verdicts.values():
         if of.strategy == "ack" and (at := next_ack_check(of.report, params, c.now, slow=of.verdict.slow)) is not None:
             yield at
 

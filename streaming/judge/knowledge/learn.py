@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from streaming.core.reporting.report import AGE_SCOPES
@@ -47,6 +49,8 @@ Waiting = Literal["believed", "uncounted", "contradicted"]
 
 COVERAGE_OFF = "coverage"
 """The condition that the coverage is off, as the evaluation before remembered it."""
+
+_counted_at = attrgetter("at")
 
 MOST_DOUBTFUL = 3
 """More waiting messages than this were hardly all received by consumers that do not report, if others do."""
@@ -110,8 +114,9 @@ def learn(c: Context) -> Knowledge:
 
 def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:
     """Whether the latest count is less than ten minutes old, or its next one is not overdue."""
-    overdue = overdue_from(c.summary) or 0
-    return bool(c.broker_counts) or (latest is not None and c.now <= max(latest.at + COUNTS_FRESH_MS, overdue))
+    if c.broker_counts:
+        return True
+    return latest is not None and c.now <= max(latest.at + COUNTS_FRESH_MS, overdue_from(c.summary) or 0)
 
 
 def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
@@ -120,7 +125,9 @@ def _apply_counts(c: Context, latest: Depth | None, left_out: bool) -> None:
     last_activity_at = max(summary.last_received_at, summary.last_settled_at)
     update_report_delay(evidence, c.now, last_activity_at)
     update_tracked_at_counts(evidence, summary.tracked_at_counts, summary.depths)
-    for i, depth in enumerate(summary.depths):
+    # Most queues have no new count: those that were seen and compared before are passed over.
+    applied = bisect_right(summary.depths, min(evidence.seen_at, evidence.counted_at), key=_counted_at)
+    for i, depth in enumerate(summary.depths[applied:], applied):
         if evidence.seen_at < depth.at <= c.now:
             _apply_activity(c, summary.depths[:i], depth, last_activity_at)
             if depth.unsettled > c.tracked:

@@ -21,11 +21,11 @@ from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_fro
 
 def dead_letter_arrived(c: Context) -> Iterator[Finding]:
     """A message arrived in this dead-letter queue; each arrival is its own finding, and all end 5 min after the last."""
-    if not c.arrivals and not c.firing:
-        return
-    quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     # Shards report arrivals for as long as events may be late; a longer burst is remembered by its firing signals.
     found = {f.key: f for f in c.firing_here("DeadLetterArrived")}
+    if not c.arrivals and not found:
+        return
+    quiet_ms = int(c.thresholds.dead_letter_quiet_s * 1000)
     firing: dict[str | None, list[Finding]] = {}
     for finding in found.values():
         firing.setdefault(finding.key.message_id, []).append(finding)
@@ -97,10 +97,9 @@ def receives_of_dead_letter(receives: int) -> dict[str, Any]:
 @once
 def counted_arrivals(c: Context) -> CountedArrivals:
     """Return the dead letters known by this queue's depth, matched with those that messages reported."""
-    known, latest = c.memory.counted_arrivals, _latest_count(c)
     if not c.is_dead_letter_queue:
-        return known
-    counted = replace(known)
+        return c.memory.counted_arrivals
+    counted, latest = replace(c.memory.counted_arrivals), _latest_count(c)
     counted.report(c.summary.total("arrived"), sorted(c.arrivals, key=lambda arrival: arrival.rank))
     if latest is not None:
         counted.count(latest, c.now)

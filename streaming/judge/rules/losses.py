@@ -15,11 +15,11 @@ from streaming.judge.rules.quiet_time import latest_findings, noticed, quiet_fro
 
 def message_dropped(c: Context) -> Iterator[Finding]:
     """A message was dropped (retries used up, no dead-letter queue) or expired unprocessed."""
-    if not c.summary.losses and not c.firing:
-        return
-    quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
     # A loss is reported for as long as events may be late, and at least once; its signal may last longer.
     found = {f.key: f for f in c.firing_here("MessageDropped") if not _is_disproved(c, f)}
+    if not c.summary.losses and not found:
+        return
+    quiet_ms = int(c.thresholds.dropped_quiet_s * 1000)
     for loss in c.summary.losses:
         if loss.reason == RETENTION_RAN_OUT and c.basis != "messages":
             # It may have been received unseen long ago.

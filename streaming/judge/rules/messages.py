@@ -22,9 +22,12 @@ def poison_message(c: Context) -> Iterator[Finding]:
 
     It is shown, but does not alert, while only one consumer has failed it and the next delivery takes no longer than usual.
     """
+    suspects = c.messages("poison")
+    if not suspects:
+        return
     limit = c.max_receive_count
-    unread = _unread(c)
-    for message in c.messages("poison"):
+    unread = _unread(c, suspects)
+    for message in suspects:
         count = message.receive_count
         evidence: dict[str, Any] = {
             "receive_count": count,
@@ -77,7 +80,7 @@ def _unlimited(c: Context) -> str:
     return "its receive limit is unknown"
 
 
-def _unread(c: Context) -> set[str]:
+def _unread(c: Context, suspects: list[MessageView]) -> set[str]:
     """Return the poison suspects that only waited in a prefetch window, whatever the broker counts: the first was worked on.
 
     A consumer that is killed gives back all of its window, and the broker counts a delivery of each. While a consumer finishes
@@ -86,7 +89,7 @@ def _unread(c: Context) -> set[str]:
     waited: set[str] = set()
     first: dict[str, MessageView] = {}
     taken_again = False
-    for message in c.messages("poison"):
+    for message in suspects:
         consumer, is_held = message.consumer, message.state == "in_flight"
         if consumer is None or not has_window(c, consumer):
             continue

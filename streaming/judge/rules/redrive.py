@@ -63,9 +63,12 @@ def redrive_stalled(c: Context) -> Iterator[Finding]:
 
     It ends when no report came for that long: its collector is gone.
     """
-    since, limit_ms = next(iter(progress_since(c).values()), None), int(c.thresholds.redrive_stalled_s * 1000)
+    since = next(iter(progress_since(c).values()), None)
+    if since is None:
+        return
+    limit_ms = int(c.thresholds.redrive_stalled_s * 1000)
     task, reported_at = _task(c)
-    if since is None or c.now - since < limit_ms or reported_at <= since:
+    if c.now - since < limit_ms or reported_at <= since:
         return
     known_ms = max(PROGRESS_KNOWN_MS, limit_ms) if c.firing_here("RedriveStalled") else PROGRESS_KNOWN_MS
     if c.now >= max(reported_at + known_ms, overdue_from(c.summary) or 0):

@@ -271,7 +271,8 @@ def _none_visible_at(c: Context) -> int:
     What seemed to wait then had been received, and that is reported later: by a Lambda function whose mapping gathers a batch for
     minutes, for example.
     """
-    return max((depth.at - COUNT_LAG_MS for depth in c.summary.depths if not depth.visible), default=0)
+    empty_at = [depth.at for depth in c.summary.depths if not depth.visible]
+    return max(empty_at) - COUNT_LAG_MS if empty_at else 0
 
 
 def _by_counts(c: Context) -> bool:

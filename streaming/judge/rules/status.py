@@ -14,6 +14,7 @@ import numpy as np
 from streaming.core.columns import nonzero
 from streaming.core.state.queues import NEVER, Depth
 from streaming.judge.broker_counts import COUNT_LAG_MS, overdue_from
+from streaming.judge.conditions.conditions import once
 from streaming.judge.context import Context
 from streaming.judge.history.history import History
 from streaming.judge.history.window import Bools, Ints, Window
@@ -47,6 +48,7 @@ def is_lagging(c: Context) -> bool:
     return _work_status(c) == "lagging"
 
 
+@once
 def _work_status(c: Context) -> QueueStatus:
     found = _counts_status(c) if c.judged_by_counts else _messages_status(c)
     if found != "ok" and c.judged_by_counts and c.basis == "messages":
