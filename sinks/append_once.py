@@ -72,7 +72,7 @@ class AppendOnceFile:
 
     def _begin(self, batch_id: int, new_bytes: int) -> None:
         begun = self._begun()
-        latest = max(begun, default=-1)
+        latest = max(begun, default=batch_id - 1)
         if latest == batch_id:
             self._truncate(begun[batch_id])
             return

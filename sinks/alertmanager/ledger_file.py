@@ -11,6 +11,7 @@ from sinks.alertmanager.alert import PendingAlert
 from sinks.alertmanager.ledger import LedgerEntry
 from streaming.judge.findings.signals import Finding, SignalKey
 
+LEDGER_FILE: Final = "book.json"
 ALERT_LEDGER_VERSION: Final = 1
 
 

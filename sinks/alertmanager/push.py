@@ -19,7 +19,7 @@ from queuewatch.tls import HTTP_FIX, is_plain_text
 from sinks.alertmanager.alert import to_json
 from sinks.alertmanager.config import AlertmanagerConfig, Destination
 from sinks.alertmanager.ledger import AlertLedger, LedgerEntry
-from sinks.alertmanager.ledger_file import FileStore, from_bytes, to_bytes
+from sinks.alertmanager.ledger_file import LEDGER_FILE, FileStore, from_bytes, to_bytes
 from sinks.clock import wall_ms
 from sinks.prometheus import Family
 from streaming.judge.snapshot import Snapshot
@@ -31,7 +31,6 @@ _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 30.0
 _REJECTED = (400, 413, 422)
 _MOST_OF_ANSWER = 300
-_LEDGER_FILE = "book.json"
 _LIVES_RESENDS = 4
 """An alert expires after this many missed resends, as with Prometheus."""
 
@@ -80,7 +79,7 @@ class AlertmanagerPush:
     def resume(self, files: FileStore) -> None:
         """Continue from the ledger saved by an earlier process, and save it from now on. Call it before the first `publish`."""
         self._files = files
-        content = files.read(_LEDGER_FILE)
+        content = files.read(LEDGER_FILE)
         if content is None:
             return
         try:
@@ -106,7 +105,7 @@ class AlertmanagerPush:
             self._changed.notify_all()
             content = to_bytes(version, self._ledger.since(-1), self._sent)
         if self._files is not None:
-            self._files.write(_LEDGER_FILE, content)
+            self._files.write(LEDGER_FILE, content)
         self._saved = version
 
     def families(self) -> Iterable[Family]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sinks.alertmanager.ledger_file import LEDGER_FILE
 from streaming.checkpoint.manifest import Checkpoint, write_manifest
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import SEED
@@ -22,6 +23,8 @@ from streaming.core.maintenance.reshard import reshard
 from streaming.core.settings import Settings
 from streaming.core.state.state import ShardState
 from streaming.core.state_reports import differences, report_of
+from streaming.delivery.outbox import FOLDER as OUTBOXES
+from streaming.delivery.outbox import carry_over
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder, write_durably
 from streaming.spool.ledger import FOLDER as SPOOLED
@@ -65,11 +68,21 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
         if read:
             taken = {name: Taken(one.end, -1) for name, one in read.items()}
             SpoolLedger(LocalFolder(target / SPOOLED), kept=0).seed(taken)
+        _carry_over_undelivered(stored, target)
         # Write the manifest last: without it the folder is not a checkpoint.
         write_manifest(
             LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources), order_of(settings)
         )
     return messages
+
+
+def _carry_over_undelivered(stored: Stored, target: Path) -> None:
+    """Copy what waits for a destination, and the alerts of Alertmanager. Batches after the last intact one run again."""
+    for outbox in stored.outboxes():
+        new = LocalFolder(target / OUTBOXES / outbox.path.name)
+        carry_over(outbox, new, stored.batch_id if stored.batch_id is not None else -1)
+        if (alerts := outbox.read(LEDGER_FILE)) is not None:
+            new.write(LEDGER_FILE, alerts)
 
 
 @contextmanager

@@ -23,6 +23,8 @@ from streaming.checkpoint.versions import FOLDER as VERSIONS
 from streaming.checkpoint.versions import ShardVersion, Version, VersionLedger
 from streaming.core.columns import UnreadableBlob, unpack_columns
 from streaming.core.state.state import Packed, ShardState
+from streaming.delivery.outbox import FOLDER as OUTBOXES
+from streaming.delivery.outbox import waiting_records
 from streaming.errors import CheckpointMismatch
 from streaming.folder import LocalFolder
 from streaming.judge.memory.memory import JudgeMemory
@@ -66,10 +68,11 @@ class Stored:
 
     def waiting(self) -> dict[str, int]:
         """Return the number of records waiting for each destination."""
-        found: dict[str, int] = {}
-        for path in sorted((self.path / "outbox").glob("*/*.out")):
-            found[path.parent.name] = found.get(path.parent.name, 0) + int(path.stem.partition("-")[2])
-        return found
+        return {folder.path.name: records for folder in self.outboxes() if (records := waiting_records(folder))}
+
+    def outboxes(self) -> list[LocalFolder]:
+        """Return the folder of each destination."""
+        return [LocalFolder(path) for path in sorted((self.path / OUTBOXES).glob("*/"))]
 
 
 def manifest_of(checkpoint: Path) -> Manifest:

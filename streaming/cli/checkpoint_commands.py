@@ -112,6 +112,8 @@ def resharded(checkpoint: Path, shards: int, out: Path, config: Path | None, *, 
         messages = reshard_into(stored, out, shards, settings)
     before = stored.manifest.checkpoint.shards
     yield f"{out}: {messages} messages in {shards} shards (before: {before}); totals and report are the same"
+    for destination, records in open_stored(out).waiting().items():
+        yield f"{out}: {records} records still wait for {destination}"
     yield f"Set spark.checkpoint_dir: {out} and spark.shards: {shards}. Keep {checkpoint}, which is unchanged, until that runs."
 
 

@@ -15,6 +15,8 @@ import structlog
 from sinks.records import Record
 from streaming.folder import Folder
 
+FOLDER: Final = "outbox"
+"""The folder of the checkpoint with one outbox for each destination."""
 OUTBOX_VERSION: Final = 1
 """The format version of an entry."""
 MOST_RECORDS: Final = 100_000
@@ -22,7 +24,7 @@ MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The most bytes kept for such a destination, compressed."""
 
-_NAME = re.compile(r"(\d{12})-(\d+)\.out")
+_NAME = re.compile(r"(-?\d{11,12})-(\d+)\.out")
 _log = structlog.get_logger(__name__)
 
 
@@ -47,8 +49,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._changing = threading.Lock()
         """Held while a file and its entry change together; `_lock` only while entries are looked up, never while a disk works."""
-        found = [(int(match[1]), int(match[2])) for name in folder.names() if (match := _NAME.fullmatch(name))]
-        self._waiting = {batch_id: _Entry(n, len(folder.read(_name(batch_id, n)) or b"")) for batch_id, n in sorted(found)}
+        self._waiting = {batch_id: _Entry(n, len(folder.read(_name(batch_id, n)) or b"")) for batch_id, n in _entries(folder)}
         self._taken: tuple[int, _Entry] | None = None
         """What `oldest` returned last."""
         self.given_up = 0
@@ -126,6 +127,28 @@ class Outbox:
         self._folder.delete(_name(batch_id, entry.records))
         with self._lock:
             del self._waiting[batch_id]
+
+
+def carry_over(source: Folder, target: Folder, last_batch: int) -> None:
+    """Copy what waits of the batches up to `last_batch` to the outbox of a new checkpoint, which counts its batches from zero.
+
+    There the copies have negative batch ids: they are delivered first, and no batch of the new checkpoint replaces them.
+    """
+    waiting = [(batch_id, records) for batch_id, records in _entries(source) if batch_id <= last_batch and records]
+    for new_id, (batch_id, records) in enumerate(waiting, start=-len(waiting)):
+        content = source.read(_name(batch_id, records))
+        if content is not None:
+            target.write(_name(new_id, records), content)
+
+
+def waiting_records(folder: Folder) -> int:
+    """Return how many records wait in an outbox, without opening it."""
+    return sum(records for _, records in _entries(folder))
+
+
+def _entries(folder: Folder) -> list[tuple[int, int]]:
+    """Return the batches of which something waits, in order, and the number of their records."""
+    return sorted((int(match[1]), int(match[2])) for name in folder.names() if (match := _NAME.fullmatch(name)))
 
 
 def _name(batch_id: int, records: int) -> str:

@@ -18,8 +18,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from sinks.append_once import AppendOnceFile
 from sinks.clock import wall_ms
 from sinks.prometheus import Exposition
+from sinks.records import Record
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.reshard import files_read_by_spark
 from streaming.checkpoint.shards import shard_keys
@@ -31,6 +33,8 @@ from streaming.cli.main import app
 from streaming.core.maintenance.placement import out_of_place
 from streaming.core.settings import QueueRule, Settings
 from streaming.core.state_reports import report_of
+from streaming.delivery.outbox import Outbox
+from streaming.delivery.sender import deliver_next
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.folder import LocalFolder
 from tests.e2e.service import running, values_of
@@ -312,6 +316,29 @@ def test_reshard_keeps_what_was_lost(tmp_path: Path) -> None:
     resharded(checkpoint, tmp_path / "new")
     resharded(tmp_path / "new", tmp_path / "newer")
     assert [open_stored(tmp_path / name).lost for name in ("checkpoint", "new", "newer")] == [lost] * 3
+
+
+def test_reshard_keeps_what_waits_for_a_destination(tmp_path: Path) -> None:
+    """It is delivered first, in order, before anything of the new checkpoint; so are the alerts that Alertmanager was sent."""
+    checkpoint = unpacked(NAMES[-1], tmp_path)
+    last = open_stored(checkpoint).batch_id
+    assert last is not None
+    outbox = Outbox(LocalFolder(checkpoint / "outbox" / "log"), "log")
+    for batch_id, words in ((last - 1, ["a"]), (last, ["b", "c"]), (last + 1, ["not committed: it runs again"])):
+        outbox.put(batch_id, [Record(word, word) for word in words])
+    LocalFolder(checkpoint / "outbox" / "alertmanager").write("book.json", b"{}")
+    done = queuewatch("state", "reshard", checkpoint, "--shards", 3, "--out", tmp_path / "new", "--spool-is-empty")
+    assert f"{tmp_path / 'new'}: 3 records still wait for log" in done.output.splitlines()
+    resharded(tmp_path / "new", tmp_path / "newer")
+    assert LocalFolder(tmp_path / "newer" / "outbox" / "alertmanager").read("book.json") == b"{}"
+    assert open_stored(tmp_path / "newer").waiting() == {"log": 3}
+    new, log = Outbox(LocalFolder(tmp_path / "newer" / "outbox" / "log"), "log"), AppendOnceFile(tmp_path / "log", "newer")
+    new.put(0, [Record("d", "d")])
+    while deliver_next(new, log):
+        pass
+    new.put(0, [Record("e", "e")])  # the batch runs again after a crash
+    assert deliver_next(new, log)
+    assert (tmp_path / "log").read_text().split() == ["a", "b", "c", "e"]
 
 
 def test_a_checkpoint_is_not_resharded_into_itself(tmp_path: Path) -> None:
