@@ -24,6 +24,7 @@ from streaming.config.service import QuarantineSection, SignalLogSection
 T = TypeVar("T")
 
 _LONGEST_SECRET: Final = 1 << 20
+_CERTIFICATE_FIX: Final = "Configure a PEM certificate and its private key without a password"
 _PUSHED: Final = {"info": "all signals", "warning": "warnings and critical signals", "critical": "critical signals"}
 """What `alertmanager.min_severity` lets through, in words."""
 
@@ -65,16 +66,18 @@ def check_http(config: Config) -> None:
 
 
 def _check_tls(cert: Path, key: Path | None) -> None:
+    if (reason := _unusable_certificate(cert, key)) is not None:
+        raise ConfigError("http.tls", f"{cert} and {key} cannot be used ({reason})", _CERTIFICATE_FIX)
+
+
+def _unusable_certificate(cert: Path, key: Path | None = None) -> str | None:
+    """Return why TLS cannot use a certificate and its key, which by default is in the same file; None if it can."""
     try:
         # Without a function for the password, OpenSSL asks for that of an encrypted key on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            "http.tls",
-            f"{cert} and {key} cannot be used ({reason})",
-            "Configure a PEM certificate and its private key without a password",
-        ) from error
+        return getattr(error, "strerror", None) or str(error)
+    return None
 
 
 def check_destination(config: Config) -> None:
@@ -210,6 +213,8 @@ def _unreadable(key: KeyPath, path: Path) -> ConfigError | None:
             content = file.read(_LONGEST_SECRET if is_secret else 1)
     except OSError as error:
         return ConfigError(dotted_name(key), f"{path}: {error.strerror}", "Create the file, or configure another one")
+    if key[-1] == "ssl_certificate_file" and (reason := _unusable_certificate(path)) is not None:
+        return ConfigError(dotted_name(key), f"{path} cannot be used ({reason})", _CERTIFICATE_FIX)
     if not is_secret:
         return None
     problem = _unusable(content, is_bearer=str(key[-1]).endswith("token_file"))

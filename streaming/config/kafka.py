@@ -30,7 +30,7 @@ class KafkaConnection(Section):
     ssl_ca_file: Path | None = None
     """PEM certificates to trust; default: the trust stores of Java and Python."""
     ssl_certificate_file: Path | None = None
-    """PEM file with this client's key and certificate chain, for brokers that require one."""
+    """PEM file with this client's certificate chain and its key without a password, for brokers that require one."""
 
     @model_validator(mode="after")
     def _login_is_whole(self) -> Self:
@@ -81,7 +81,9 @@ class KafkaConnection(Section):
         if self.ssl_ca_file is not None:
             options["ssl_cafile"] = str(self.ssl_ca_file)
         if self.ssl_certificate_file is not None:
-            options |= {"ssl_certfile": str(self.ssl_certificate_file), "ssl_keyfile": str(self.ssl_certificate_file)}
+            file = str(self.ssl_certificate_file)
+            # Given no password at all, OpenSSL asks for that of an encrypted key at the terminal, and waits.
+            options |= {"ssl_certfile": file, "ssl_keyfile": file, "ssl_password": ""}
         return options
 
 

@@ -6,6 +6,9 @@ import contextlib
 import gc
 import os
 import re
+import socket
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -19,6 +22,7 @@ from queuewatch import SendError, open_transport
 from queuewatch.aws_lambda.posting import HttpPoster
 from queuewatch.transports.http import HttpTransport
 from queuewatch.transports.sqs import SqsTransport
+from tests.certificates import client_file
 from tests.services import sqs
 from tests.services.process import free_port
 
@@ -340,6 +344,52 @@ def test_a_login_that_is_configured_comes_before_the_variables(monkeypatch: pyte
     for options, name in ((login, "configured"), ({}, "environment")):
         kafka.KafkaTransport(["broker:9092"], "telemetry", **options)._connected()
         assert made[-1]["sasl_plain_username"] == made[-1]["sasl_plain_password"] == name
+
+
+_SENDS = """
+import sys
+from queuewatch import SendError, open_transport
+try:
+    open_transport(sys.argv[1]).send(b"{}")
+except SendError as error:
+    print(error)
+"""
+_PRODUCES = """
+import sys
+from sinks.topic import durable_producer
+from streaming.config.kafka import KafkaConnection
+file = sys.argv[1].rpartition("=")[2]
+broker = sys.argv[1].partition("//")[2].partition("/")[0]
+try:
+    durable_producer(KafkaConnection(
+        bootstrap_servers=[broker], security_protocol="SSL", ssl_certificate_file=file
+    ).python_options() | {"bootstrap_timeout_ms": 2_000})
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(_SENDS, "ssl_keyfile must be its private key, without a password"), (_PRODUCES, "Unable to bootstrap")],
+    ids=["client", "service"],
+)
+def test_an_encrypted_key_for_kafka_is_an_error_and_no_question(tmp_path: Path, code: str, said: str) -> None:
+    """OpenSSL asks for the password at the terminal, or on standard input, if it is given none at all, and waits for ever."""
+    file = client_file(tmp_path, "the password")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"kafka://127.0.0.1:{server.getsockname()[1]}/t"
+        url = f"{address}?security_protocol=SSL&ssl_certfile={file}&ssl_keyfile={file}"
+        with subprocess.Popen(
+            [sys.executable, "-c", code, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as child:
+            assert child.stdout is not None
+            try:
+                child.wait(40)
+                assert said in child.stdout.read()
+            finally:
+                child.kill()
 
 
 def test_an_unreachable_broker_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import ssl
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -98,8 +99,23 @@ class KafkaTransport(Transport):
             return
         raise SendError(f"{self.name}: no broker listens there; check the address", retry=True)
 
+    def _check_certificate(self) -> None:
+        """Raise `SendError` for a certificate that cannot be used, which kafka-python reports as a broker that is down."""
+        certificate, key = self._options.get("ssl_certfile"), self._options.get("ssl_keyfile")
+        if certificate is None:
+            return
+        password = self._options.get("ssl_password", "")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password)
+        except (OSError, ValueError) as error:
+            raise SendError(
+                f"{self.name}: {certificate} cannot be used ({error}); ssl_keyfile must be its private key, without a password",
+                retry=True,
+            ) from error
+
     def _connect(self, producer: Any) -> Any:
         self._check_that_one_listens()
+        self._check_certificate()
         made: list[Any] = []
 
         def client(**config: Any) -> Any:
@@ -117,6 +133,8 @@ class KafkaTransport(Transport):
             "max_request_size": 2 * self.max_bytes,
             "allow_auto_create_topics": False,
             "metrics_enabled": False,
+            # Given none at all, OpenSSL asks for that of an encrypted key at the terminal, and waits.
+            "ssl_password": "",
             "kafka_client": client,
             # That of this moment: the library's default is that of its import, and after gevent or eventlet have replaced the
             # class, waiting with it would stop the application, whose thread runs the library's green thread.

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.config import ConfigError, ConfigErrors, load_config
 from streaming.config.check import check_destination, check_files, summary, warnings
+from tests.certificates import client_file
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -59,6 +60,22 @@ def test_an_empty_secret_of_another_section_is_named(tmp_path: Path, text: str, 
     assert [str(error) for error in caught.value.errors] == [
         f"{key}: {token} is empty. Write the secret to it, or remove the key"
     ]
+
+
+def test_a_key_for_kafka_that_needs_a_password_is_refused(tmp_path: Path) -> None:
+    """Neither of the two clients has one, and OpenSSL would ask for it at the terminal."""
+    path, connection = tmp_path / "queuewatch.yaml", "{bootstrap_servers: [a:1], topic: t, ssl_certificate_file: FILE}"
+    path.write_text(f"signal_log: {{kafka: {connection.replace('FILE', str(client_file(tmp_path)))}}}\n")
+    check_files(load_config(path, {}))
+    file = client_file(tmp_path, "the password")
+    with pytest.raises(ConfigErrors) as caught:
+        check_files(load_config(path, {}))
+    (error,) = caught.value.errors
+    assert (error.key, error.fix) == (
+        "signal_log.kafka.ssl_certificate_file",
+        "Configure a PEM certificate and its private key without a password",
+    )
+    assert str(file) in str(error)
 
 
 @pytest.mark.parametrize("section", ["http.auth", "http.metrics_auth", "http.ingest"])
