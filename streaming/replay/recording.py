@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.events.ahead import AHEAD_MS, clamp_future_times
+from streaming.core.events.ahead import AHEAD_MS, MOVED_BACK_MS, clamp_future_times
 from streaming.core.events.attributes import read_attributes
 from streaming.core.events.late import MARKED_LATE
 from streaming.core.events.packet import QUARANTINED_BYTES, Quarantined
@@ -140,7 +140,8 @@ def _read_file(path: Path, decode: Decoder, settings: Settings) -> tuple[pa.Tabl
 def _with_ahead(table: pa.Table) -> pa.Table:
     if AHEAD_MS in table.column_names:
         return table
-    return table.append_column(AHEAD_MS, pa.array(np.zeros(len(table), dtype=np.int64)))
+    nothing = pa.array(np.zeros(len(table), dtype=np.int64))
+    return table.append_column(AHEAD_MS, nothing).append_column(MOVED_BACK_MS, nothing)
 
 
 LONGEST_QUIET_MS = 366 * 86_400_000

@@ -1,7 +1,7 @@
 """Correct events dated in the future: one sender's fast clock must not move time for everyone.
 
 A time beyond `now` by more than the skew allowance is moved back before anything else reads it. The event counts as having
-happened when it arrived; how far it was ahead is kept only for the skew metric.
+happened when it arrived; how far it was ahead is kept only for the skew metric, and to recognise its repetitions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from streaming.core.columns import Array, int_column
 
 AHEAD_MS = "ahead_ms"
 """The column with the milliseconds an event was ahead, 0 where it was not. A table without it has no such event."""
+MOVED_BACK_MS = "moved_back_ms"
+"""The column with the milliseconds by which the time of an event itself was moved back. It is there if `AHEAD_MS` is."""
 
 _PAST = ("at", "sent_at", "first_received_at")
 """Times of something that has already happened."""
@@ -50,7 +52,7 @@ def clamp_future_times(table: pa.Table, now: int | Array, allowance_ms: int | Ar
     for name in _ENDS:
         ends = int_column(table.column(name))
         table = _put(table, name, np.maximum(ends - shift, 1), ends > 0)
-    return table.append_column(AHEAD_MS, pa.array(ahead_ms))
+    return table.append_column(AHEAD_MS, pa.array(ahead_ms)).append_column(MOVED_BACK_MS, pa.array(shift))
 
 
 def _latest(table: pa.Table, name: str) -> int:

@@ -38,6 +38,7 @@ MESSAGE_TYPES = {
 DTYPES: dict[str, str] = {
     "code": "u1",
     "at": "i8",
+    "moved_back": "i8",  # by how much `at` was moved back, as it was dated in the future; 0: not at all
     "queue": "i4",  # index into `queues`
     "hi": "u8",
     "lo": "u8",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
-from streaming.core.events.ahead import AHEAD_MS
+from streaming.core.events.ahead import AHEAD_MS, MOVED_BACK_MS
 from streaming.core.events.events import EXTENDED, MESSAGE_TYPES, RECEIVED, RELEASED, Events
 from streaming.core.events.flags import AHEAD, LATE, PRIMARY
 from streaming.core.events.late import MARKED_LATE
@@ -53,6 +53,7 @@ def prepare(table: pa.Table) -> Events:
     columns: dict[str, Array] = {
         "code": codes,
         "at": at,
+        "moved_back": np.zeros(n, dtype=np.int64) if ahead_ms is None else int_column(table[MOVED_BACK_MS]),
         "queue": queue_index,
         "hi": hi,
         "lo": lo,

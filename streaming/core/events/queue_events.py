@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.core.columns import Array, dictionary, distinct, int_column, nonzero, plain
-from streaming.core.events.ahead import AHEAD_MS
+from streaming.core.events.ahead import AHEAD_MS, MOVED_BACK_MS
 from streaming.core.events.attributes import read_attributes
 from streaming.core.events.flags import AHEAD, COUNTED, LATE, PRIMARY
 from streaming.core.events.late import MARKED_LATE
@@ -183,13 +183,17 @@ def _identities(table: pa.Table, attributes: Array) -> Array:
     """Return a hash of all fields of each event; `attributes`: that of the valid ones, so that spelling makes no difference."""
     identity: Array = mix(attributes)
     for column in table.schema:
-        if column.name in ("attributes", AHEAD_MS, MARKED_LATE) or table[column.name].null_count == len(table):
+        if column.name in ("attributes", AHEAD_MS, MOVED_BACK_MS, MARKED_LATE) or table[column.name].null_count == len(table):
             continue
         # An absent field adds nothing, so it makes no difference whether other events of the table have it.
         if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
             values = plain(table[column.name])
             known = np.asarray(values.is_valid())
-            hashes = int_column(table[column.name]).astype(np.uint64)
+            numbers = int_column(table[column.name])
+            if column.name == "at" and MOVED_BACK_MS in table.column_names:
+                # Each copy of an event that was dated in the future was moved back to its own arrival.
+                numbers = numbers + int_column(table[MOVED_BACK_MS])
+            hashes = numbers.astype(np.uint64)
         else:
             words, index = _words(table[column.name])
             known, hashes = index >= 0, np.append(hash_texts(pa.array(words, pa.string())), np.uint64(0))[index]

@@ -47,11 +47,11 @@ from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import MOST_CONSUMER_BYTES, MOST_GROUP_BYTES, TOO_MANY_MESSAGES, over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
-from streaming.core.tracking.dedup import add_fingerprints, fingerprint
+from streaming.core.tracking.dedup import add_fingerprints, fingerprint, is_new
 from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, outdated_losses, remember_outdated_ends, returns
 from streaming.core.tracking.ends import find_remembered, forget, forget_losses, was_moved_by_receive
 from streaming.core.tracking.placeholder_rows import replace_placeholders
-from streaming.core.tracking.results import ACCEPTED, NOT_APPLIED, TOO_LATE, count_results
+from streaming.core.tracking.results import ACCEPTED, DUPLICATE, NOT_APPLIED, TOO_LATE, count_results
 from streaming.core.tracking.retention import has_run_out
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.unnamed_targets import name_targets
@@ -82,7 +82,8 @@ def apply_events(state: ShardState, events: Events, settings: Settings) -> LeftO
         return left_out
     events = name_targets(state, events, settings)
     queue_map = _queue_numbers(state, events)
-    columns = _without_moves_to_live_queues(state, _sorted_by_message(events, queue_map, state))
+    columns = _without_repetitions_ahead(state, _sorted_by_message(events, queue_map, state))
+    columns = _without_moves_to_live_queues(state, columns)
     columns = _without_known_moves(state, columns, settings)
     key = columns["key"]
     if not len(key):
@@ -216,6 +217,29 @@ def _sorted_by_message(events: Events, queue_map: Array, state: ShardState) -> d
     columns["group"] = groups
     columns["consumer"] = state.consumers.numbers(queue, columns["consumer"], events.consumers, MOST_CONSUMER_BYTES)
     return columns
+
+
+def _without_repetitions_ahead(state: ShardState, columns: dict[str, Array]) -> dict[str, Array]:
+    """Leave out the repetitions of events that were dated in the future.
+
+    Each copy was moved back to its own arrival, so only the time as it was reported shows that they are one event.
+    """
+    moved_back = columns["moved_back"]
+    if not moved_back.any():
+        return columns
+    where = nonzero(moved_back)
+    at, end, by = columns["at"][where], columns["end"][where], moved_back[where]
+    # An end that would be before 1970 was set to 1.
+    reported_end = np.where(end > 1, end + by, end) + columns["receive_count"][where].astype(np.int64)
+    prints = fingerprint(columns["key"][where], at + by, columns["code"][where].astype(np.uint64), reported_end.astype(np.uint64))
+    repeated = where[~is_new(state, prints, at)]
+    if not len(repeated):
+        return columns
+    flags = columns["flags"][repeated]
+    count_results(state, np.full(len(repeated), DUPLICATE, dtype=np.uint8), flags)
+    keep = np.ones(len(moved_back), dtype=bool)
+    keep[repeated] = False
+    return {name: values[keep] for name, values in columns.items()}
 
 
 def _without_moves_to_live_queues(state: ShardState, columns: dict[str, Array]) -> dict[str, Array]:

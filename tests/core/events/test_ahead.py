@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,53 @@ def test_the_same_event_twice_in_a_batch_is_one() -> None:
     merged = run_steps([(0, [event("sent", 0, message_id="m")]), (1_000, twice)])[-1]
     assert +merged.events_total == {"accepted": 1, "ahead": 1, "duplicate": 1}
     assert merged.queues[NAME].total("deleted") == 1
+
+
+REPEATED = [
+    event("received", YEARS, message_id="m"),
+    event("received", YEARS, message_id="m", receive_count=2),
+    event("received", YEARS, message_id="m", invisible_until=T0 + YEARS + 30_000),
+    event("received", YEARS, message_id="m", invisible_until=T0 + 60_000),
+    event("extended", YEARS, message_id="m"),
+    event("released", YEARS, message_id="m"),
+    event("deleted", YEARS, message_id="m"),
+    event("dead_lettered", YEARS, message_id="m", to_queue="dead"),
+    event("batch", YEARS, batch_id="b", attributes={"size": 1, "failed": 1}),
+    event("purged", YEARS),
+]
+
+
+@pytest.mark.parametrize("repeated", REPEATED, ids=lambda one: "-".join([one["type"], *sorted(one.keys() - event("sent", 0))]))
+@pytest.mark.parametrize("gap_ms", [0, 1_000, 400_000])
+def test_the_same_event_in_another_batch_is_one(repeated: dict[str, Any], gap_ms: int) -> None:
+    """Each copy is moved back to its own arrival, so they differ in their times."""
+    before = [event("sent", 0, message_id="m"), event("received", 500, message_id="m", receive_count=1)]
+    steps = [(500, before), (1_000, [repeated])]
+    once = run_steps([*steps, (1_000 + gap_ms, [])], shards=2)[-1]
+    twice = run_steps([*steps, (1_000 + gap_ms, [repeated])], shards=2)[-1]
+    assert +twice.events_total == +once.events_total + Counter({"duplicate": 1})
+    assert twice.queues[NAME].totals == once.queues[NAME].totals
+    assert twice.queues[NAME].numbers == once.queues[NAME].numbers
+
+
+def test_what_came_after_an_early_purge_stays_when_it_is_repeated() -> None:
+    """The second copy is no purge of what was sent between them."""
+    purge = event("purged", YEARS)
+    steps = [(0, [event("sent", 0, message_id="a")]), (1_000, [purge]), (2_000, [event("sent", 1_500, message_id="b")])]
+    assert run_steps([*steps, (3_000, [purge])])[-1].queues[NAME].numbers["visible"] == 1
+
+
+def test_different_events_of_a_fast_clock_all_count() -> None:
+    """They are seconds apart, however far ahead they are."""
+    received = [(1_000 * n, [event("received", YEARS + 1_000 * n, message_id="m")]) for n in range(1, 4)]
+    assert run_steps([(0, [event("sent", 0, message_id="m")]), *received])[-1].queues[NAME].total("received") == 3
+
+
+def test_an_event_that_is_ahead_no_more_when_it_is_repeated_is_one() -> None:
+    """Its second copy keeps its time, which is within the allowance now."""
+    early = event("received", ALLOWED + 60_000, message_id="m")
+    merged = run_steps([(0, [event("sent", 0, message_id="m")]), (1_000, [early]), (120_000, [early])])[-1]
+    assert merged.queues[NAME].total("received") == 1
 
 
 def test_in_a_replay_events_say_what_time_it_is() -> None:
