@@ -49,7 +49,8 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
     env = os.environ if env is None else env
     document = override(written, env, Config.model_fields, partial(is_secret_key, Config))
     with_nul = [
-        ConfigError(dotted_name(key), "has a NUL byte", "Remove it", document.where(key)) for key in _with_nul(document.values)
+        ConfigError(dotted_name(key).replace("\0", "\\0"), "has a NUL byte", "Remove it", document.where(key))
+        for key in _with_nul(document.values)
     ]
     if with_nul:
         # No file, host or topic has one in its name, and what refuses it names no key.
@@ -86,6 +87,8 @@ def _with_nul(value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
         yield key
     elif isinstance(value, dict | list):
         for name, below in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(name, str) and "\0" in name:
+                yield (*key, name)
             yield from _with_nul(below, (*key, name))
 
 

@@ -399,3 +399,11 @@ def test_a_nul_byte_in_a_value_is_reported_with_its_key(write: ConfigFile) -> No
         )
     ]
     assert all(error.where is not None for error in found)
+
+
+def test_a_nul_byte_in_a_key_is_reported_and_shown(write: ConfigFile) -> None:
+    """Also where the keys are the user's own: labels of alerts, properties of Spark."""
+    found = mistakes(write('alerts: {labels: {"te\\0am": a}}\nspark: {conf: {"spark.\\0x": "1"}}\n'))
+    assert [(error.key, error.problem) for error in found] == [
+        (key, "has a NUL byte") for key in ("alerts.labels.te\\0am", "spark.conf.spark.\\0x")
+    ]
