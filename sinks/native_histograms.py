@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from sinks.accept import quality
 from sinks.gzip_blocks import Piece, gzipped, in_blocks, joined
 from sinks.protobuf import block, double, integer, packed, varint, zigzag
 from sinks.queue_lines import encoded
@@ -89,7 +90,7 @@ def wants_protobuf(accept: str) -> bool:
     for offer in accept.lower().split(","):
         media, *parameters = (part.strip() for part in offer.split(";"))
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if media == PROTOBUF and given.get("encoding", "delimited") == "delimited":
+        if media == PROTOBUF and given.get("encoding", "delimited") == "delimited" and quality(given.get("q", "1")) > 0:
             return True
     return False
 

@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest as _text_of
 from prometheus_client.openmetrics import exposition as _openmetrics
 
+from sinks.accept import quality
 from sinks.gzip_blocks import Piece, gzipped, in_blocks, joined
 from sinks.queue_lines import AgeLines, QueueLines, age_lines, encoded, info_line, labels_text, queue_labels, with_sum
 from streaming.core.columns import Array
@@ -196,13 +197,13 @@ class Exposition:
 
 def wants_openmetrics(accept: str) -> bool:
     """Whether an Accept header prefers OpenMetrics to the text format; a tie or no preference means text."""
-    quality = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    preferred = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for offer in accept.lower().split(","):
         media, *parameters = (part.strip() for part in offer.split(";"))
-        q = next((_quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
-        if media in quality:
-            quality[media] = max(quality[media], q)
-    return quality["application/openmetrics-text"] > quality["text/plain"]
+        q = next((quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
+        if media in preferred:
+            preferred[media] = max(preferred[media], q)
+    return preferred["application/openmetrics-text"] > preferred["text/plain"]
 
 
 def _columns(metrics: Sequence[Metric], rows: Iterable[Sequence[Cell]]) -> Iterable[tuple[Metric, tuple[Cell, ...]]]:
@@ -235,10 +236,3 @@ def _header(metric: Metric, openmetrics: bool) -> bytes:
     family = metric.name.removesuffix("_total") if openmetrics and metric.kind == "counter" else metric.name
     text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
     return encoded(f"# HELP {family} {text}\n# TYPE {family} {metric.kind}\n")
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
