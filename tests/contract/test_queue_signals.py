@@ -270,6 +270,22 @@ def test_a_policy_that_cannot_be_read_is_none(tmp_path: Path, policy: str) -> No
     assert not replayed(events, tmp_path).signals("QueueMisconfigured", "firing", queue="q")
 
 
+@pytest.mark.parametrize("permission", ["denyAll", "allowAll"])
+def test_an_exclusion_comes_before_too_long_a_list(tmp_path: Path, permission: str) -> None:
+    """A queue may be a dead-letter queue and have one: that its failing messages go nowhere is the worse of the two."""
+    listed = {"permission": "byQueue", "sources": [f"s{n}" for n in range(11)]}
+    events = [
+        ev("queue_state", 0, attributes={"dead_letter_queue": "d", "redrive_allow_policy": listed}),
+        ev("queue_state", 0, "d", attributes={"redrive_allow_policy": {"permission": permission}}),
+        ev("heartbeat", 60, consumer="x"),
+    ]
+    (fired,) = replayed(events, tmp_path).signals("QueueMisconfigured", "firing", queue="q")
+    excluded = permission == "denyAll"
+    assert fired["evidence"]["rule"] == "allow_policy"
+    assert ("does not accept messages from q" in fired["evidence"]["summary"]) is excluded
+    assert ("lists 11 source queues" in fired["evidence"]["summary"]) is not excluded
+
+
 @pytest.mark.parametrize(("rule", "own", "theirs"), LINT, ids=[f"{rule}-{i}" for i, (rule, _, _) in enumerate(LINT)])
 def test_misconfigured(tmp_path: Path, rule: str, own: dict[str, Any], theirs: dict[str, Any]) -> None:
     """Each rule of the lint fires with the fix in words, and ends when the setting is corrected."""

@@ -184,22 +184,16 @@ def whole_batch_fails(c: Context) -> Problem | None:
 
 def allow_policy(c: Context) -> Problem | None:
     """The dead-letter queue's RedriveAllowPolicy must let this queue in, and can list 10 sources at most."""
-    policy = _redrive_allow_policy(c.summary)
-    if policy is not None:
-        sources = policy.get("sources") or policy.get("sourceQueueArns") or []
-        if isinstance(sources, list) and len(sources) > 10:
-            words = (
-                f"The redrive allow policy of {c.name.queue} lists {len(sources)} source queues, but 10 is the limit. "
-                "Use allowAll or split the dead-letter queue."
-            )
-            return words, {"sources": len(sources)}
+    return _excluded_by_dead_letter_queue(c) or _lists_too_many_sources(c)
+
+
+def _excluded_by_dead_letter_queue(c: Context) -> Problem | None:
     other = c.dead_letter_attributes
     policy = _redrive_allow_policy(other) if other else None
     if other is None or policy is None:
         return None
     permission = policy.get("permission") or policy.get("redrivePermission")
-    sources = policy.get("sources") or policy.get("sourceQueueArns") or []
-    names = {str(source).rsplit(":", 1)[-1] for source in sources} if isinstance(sources, list) else set()
+    names = {str(source).rsplit(":", 1)[-1] for source in _sources(policy)}
     if permission == "denyAll" or (permission == "byQueue" and c.name.queue not in names):
         words = (
             f"Dead-letter queue {other.name.queue} does not accept messages from {c.name.queue} ({permission}): "
@@ -207,6 +201,23 @@ def allow_policy(c: Context) -> Problem | None:
         )
         return words, {"dead_letter_queue": other.name.queue, "permission": permission}
     return None
+
+
+def _lists_too_many_sources(c: Context) -> Problem | None:
+    policy = _redrive_allow_policy(c.summary)
+    sources = _sources(policy) if policy is not None else []
+    if len(sources) <= 10:
+        return None
+    words = (
+        f"The redrive allow policy of {c.name.queue} lists {len(sources)} source queues, but 10 is the limit. "
+        "Use allowAll or split the dead-letter queue."
+    )
+    return words, {"sources": len(sources)}
+
+
+def _sources(policy: dict[str, Any]) -> list[Any]:
+    sources = policy.get("sources") or policy.get("sourceQueueArns")
+    return sources if isinstance(sources, list) else []
 
 
 def _redrive_allow_policy(queue: QueueAttributes) -> dict[str, Any] | None:
