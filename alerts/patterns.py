@@ -32,12 +32,34 @@ def _pattern(text: str) -> str:
                 raise ValueError(f"{text!r}: Prometheus reads {part['otherwise']} in another way than queuewatch; write it out")
         if refused:
             raise ValueError(f"{text!r} is no regular expression in Prometheus, whose syntax (RE2) has no {refused}")
+    if (most := _most_repeated(text)) > _MOST_REPEATED:
+        raise ValueError(
+            f"{text!r} is no regular expression in Prometheus: repeats within repeats count together there (RE2), {most:,} here "
+            f"and {_MOST_REPEATED:,} at most"
+        )
     # Afterwards, because it warns of a class such as [:digit:].
     try:
         re.compile(text)
     except (re.error, RecursionError) as error:
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return text
+
+
+def _most_repeated(text: str) -> int:
+    """Return how often a part of the expression is repeated at most, by `{n}` of it and of the groups that it is in."""
+    groups, last = [1], 1
+    for token in _TOKEN.finditer(text):
+        part = token.group()
+        if part == "(":
+            groups.append(1)
+        elif part == ")" and len(groups) > 1:
+            last = groups.pop()
+        elif token["repeated"]:
+            last *= int(token["most"]) or 1
+        elif part not in ("*", "+", "?"):
+            last = 1
+        groups[-1] = max(groups[-1], last)
+    return max(groups)
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
