@@ -154,25 +154,33 @@ class Job:
         """Run a query until there is a reason to end it, then let its batch finish. Raises `QueryFailed` when it fails."""
         query, barrier = self._start(topics)
         try:
-            with self._watchdog.watching():
-                log_at_s = SILENT_AFTER_S
-                looked_ms = wall_ms()
-                while query.isActive:
-                    if self._lease is not None:
-                        self._lease.check()
-                    stop.wait(_LOOK_EVERY_S)
-                    before_ms, looked_ms = looked_ms, wall_ms()
-                    reason = self._reason_to_end(stop, set_back_ms=before_ms - looked_ms)
-                    if reason is not None:
-                        # After the clock was set back, the next batch may be due in a year.
-                        _drain(query, barrier, idle_within_s=0.0 if reason == "clock set back" else IDLE_WITHIN_S)
-                        return
-                    log_at_s = self._watch_silence(query, log_at_s)
-        finally:
-            if java_lives():
-                self._stop(query, forever=stop.is_set())
-        cause = query.exception()
-        raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
+            is_drained = self._watch(query, barrier, stop)
+        except BaseException:
+            # Why it is to end says more than that it does not stop.
+            self._stop(query, forever=True)
+            raise
+        self._stop(query, forever=stop.is_set())
+        if not is_drained:
+            cause = query.exception()
+            raise QueryFailed(f"the streaming query failed: {reason_of(cause)}", "See the log above") from cause
+
+    def _watch(self, query: StreamingQuery, barrier: BatchBarrier, stop: threading.Event) -> bool:
+        """Watch a query until there is a reason to end it, and let its batch finish; False when it ended by itself."""
+        with self._watchdog.watching():
+            log_at_s = SILENT_AFTER_S
+            looked_ms = wall_ms()
+            while query.isActive:
+                if self._lease is not None:
+                    self._lease.check()
+                stop.wait(_LOOK_EVERY_S)
+                before_ms, looked_ms = looked_ms, wall_ms()
+                reason = self._reason_to_end(stop, set_back_ms=before_ms - looked_ms)
+                if reason is not None:
+                    # After the clock was set back, the next batch may be due in a year.
+                    _drain(query, barrier, idle_within_s=0.0 if reason == "clock set back" else IDLE_WITHIN_S)
+                    return True
+                log_at_s = self._watch_silence(query, log_at_s)
+        return False
 
     def _reason_to_end(self, stop: threading.Event, *, set_back_ms: int) -> Literal["stop", "reset", "clock set back"] | None:
         """Return why the query, which works, is to be ended. After all but a stop, another one is started."""
@@ -197,6 +205,8 @@ class Job:
 
     def _stop(self, query: StreamingQuery, *, forever: bool) -> None:
         """Stop the query. One that hangs, as while brokers do not answer, fails a restart, but not the end of the service."""
+        if not java_lives():
+            return
         try:
             query.stop()
         except Exception as error:

@@ -147,6 +147,25 @@ def test_a_query_that_cannot_be_stopped_does_not_fail_the_end_of_the_service(
     assert [line["event"] for line in logs] == ["query_not_stopped"]
 
 
+def test_a_query_that_does_not_stop_does_not_hide_why_the_job_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That another job has the checkpoint says what to do; that the query hangs is logged."""
+
+    def hang(_: Waiting) -> None:
+        raise TimeoutError("Stream Execution thread failed to stop within 30000 milliseconds")
+
+    class Taken:
+        def check(self) -> None:
+            raise CheckpointInUse("another job took the checkpoint", "Stop one of them")
+
+    monkeypatch.setattr(Waiting, "stop", hang)
+    lease: Any = Taken()
+    with structlog.testing.capture_logs() as logs, pytest.raises(CheckpointInUse):
+        job = starting(monkeypatch, tmp_path).job
+        job._lease = lease
+        job.run(threading.Event())
+    assert [line["event"] for line in logs] == ["query_not_stopped"]
+
+
 def test_a_full_disk_does_not_forget_that_a_topic_was_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next query reads the new topic from its beginning as soon as that can be written, and its batches are not held."""
     stop = threading.Event()
