@@ -159,9 +159,9 @@ def test_a_query_that_does_not_stop_does_not_hide_why_the_job_ends(tmp_path: Pat
 
     monkeypatch.setattr(Waiting, "stop", hang)
     lease: Any = Taken()
+    job = starting(monkeypatch, tmp_path).job
+    job._lease = lease
     with structlog.testing.capture_logs() as logs, pytest.raises(CheckpointInUse):
-        job = starting(monkeypatch, tmp_path).job
-        job._lease = lease
         job.run(threading.Event())
     assert [line["event"] for line in logs] == ["query_not_stopped"]
 
