@@ -136,7 +136,7 @@ def parse(headers: Mapping[str, str], body: str | bytes) -> Advisory:
             return Unreadable(topic, "empty_body")
         assert content is not None
         if name == "Consumer":
-            return _consumer(content)
+            return _consumer(content, queue)
         if name == "SlowConsumer":
             return ConsumerFull(_consumer_id(content["consumerId"]), queue)
         if name == CONNECTION_TOPIC:
@@ -203,15 +203,16 @@ def _consumer_id(parts: Mapping[str, Any]) -> str:
     return f"{_text(parts['connectionId'])}:{parts['sessionId']}:{parts['value']}"
 
 
-def _consumer(content: Mapping[str, Any]) -> Advisory:
+def _consumer(content: Mapping[str, Any], queue: str) -> Advisory:
     if "objectId" in content:
         return ConsumerRemoved(_consumer_id(content["objectId"]))
-    parts = content["consumerId"]
+    parts, destination = content["consumerId"], content["destination"]["string"]
     return ConsumerAdded(
         consumer=_consumer_id(parts),
         connection=str(_text(parts["connectionId"])),
         session=int(parts["sessionId"]),
-        destination=str(_text(content["destination"]["string"])),
+        # The broker's JSON makes a number of a name like `2.0`, but the name of the topic ends in it.
+        destination=destination if isinstance(destination, str) else queue or str(_text(destination)),
         prefetch=int(content["prefetchSize"]),
         client_id=_text(content.get("clientId")),
         exclusive=bool(content.get("exclusive", False)),

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from sources.activemq.consumers import Consumer, is_wildcard
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.memory import Key, Message
-from sources.activemq.statistics import QueueCounts, SubscriptionCounts, SubscriptionKey
+from sources.activemq.statistics import QueueCounts, SubscriptionCounts, SubscriptionKey, name_in_json
 from sources.events import Event
 
 Dispatch = tuple[Key, int | None]
@@ -81,7 +81,7 @@ class Reconciler:
     def _by_subscription(self) -> dict[SubscriptionKey, list[Consumer]]:
         found: defaultdict[SubscriptionKey, list[Consumer]] = defaultdict(list)
         for consumer in self._lifecycle.consumers:
-            found[(consumer.connection, consumer.session, consumer.destination)].append(consumer)
+            found[(consumer.connection, consumer.session, name_in_json(consumer.destination))].append(consumer)
         return found
 
     def _quiet(self, consumers: list[Consumer]) -> bool:

@@ -20,7 +20,7 @@ BROKER: Final = "/topic/ActiveMQ.Statistics.Broker"
 WITH_OLDEST: Final = {"ActiveMQ.Statistics.Destination.Include.First.Message.Timestamp": "true"}
 
 SubscriptionKey = tuple[str, int, str]
-"""(connection, session, destination as subscribed): the plugin does not name the consumer itself."""
+"""(connection, session, `name_in_json` of the destination): the plugin does not name the consumer itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _queue(values: Mapping[str, Any]) -> QueueCounts | None:
 
 
 def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
-    key = (str(values["connectionId"]), int(values["sessionId"]), str(values["destinationName"]))
+    key = (str(values["connectionId"]), int(values["sessionId"]), name_in_json(values["destinationName"]))
     return SubscriptionCounts(
         key=key,
         dispatched=int(values["dispatchedQueueSize"]),
@@ -121,6 +121,15 @@ def _subscription(values: Mapping[str, Any]) -> SubscriptionCounts:
         client_id=str(values.get("clientId", "")),
         undispatched=int(values.get("enqueueCounter", 0)) - int(values.get("dispatchedCounter", 0)),
     )
+
+
+def name_in_json(name: object) -> str:
+    """Return the name of a destination so that it is equal to what the broker's JSON made of it: `2.0` becomes the number 2."""
+    text = str(name)
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text.lower() if text.lower() in ("true", "false") else text
 
 
 def _values(body: str | bytes) -> dict[str, Any]:

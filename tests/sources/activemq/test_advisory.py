@@ -122,6 +122,21 @@ def test_a_bridge_to_another_broker_is_not_a_client() -> None:
     assert added.network
 
 
+@pytest.mark.parametrize(("queue", "written"), [("2.0", 2), ("007", 7), ("1e3", 1000), ("TRUE", True), ("orders", "orders")])
+def test_the_queue_of_a_consumer_keeps_its_name(queue: str, written: object) -> None:
+    """The broker's JSON makes a number of a name that reads like one: the consumer of `2.0` was shown at a queue `2`."""
+    body = {
+        "ConsumerInfo": {
+            "consumerId": {"connectionId": "ID:b", "sessionId": 1, "value": 1},
+            "destination": {"@class": "ActiveMQQueue", "string": written},
+            "prefetchSize": 1000,
+        }
+    }
+    added = parse({"destination": f"{TOPIC}Consumer.Queue.{queue}"}, json.dumps(body))
+    assert isinstance(added, ConsumerAdded)
+    assert added.destination == queue
+
+
 def test_connections_come_and_go() -> None:
     headers = {"destination": f"{TOPIC}Connection"}
     opened = {"ConnectionInfo": {"connectionId": {"value": "ID:c"}, "clientId": "billing"}}

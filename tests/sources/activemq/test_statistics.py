@@ -121,6 +121,20 @@ def test_the_broker_s_reply_has_its_name() -> None:
     assert parse_reply(reply({"brokerName": "east", "size": 0})) == BrokerStatistics("east")
 
 
+@pytest.mark.parametrize(("queue", "written"), [("2.0", 2), ("007", 7), ("1e3", 1000), ("TRUE", True)])
+def test_the_counts_of_a_queue_that_is_named_like_a_number_are_those_of_its_consumer(queue: str, written: object) -> None:
+    """The broker's JSON makes a number of such a name."""
+    pair = {"string": ["destinationName", written]}
+    body = json.loads(reply({name: value for name, value in SUBSCRIPTION_REPLY.items() if name != "destinationName"}))
+    counts = parse_reply(json.dumps({"map": {"entry": [*body["map"]["entry"], pair]}}))
+    assert isinstance(counts, SubscriptionCounts)
+    driven = DrivenLifecycle()
+    driven.apply(consumer("ID:app-1:1:1", queue=queue), 0)
+    Reconciler(driven.lifecycle).observe([counts], START_MS, START_MS + 5)
+    (there,) = driven.lifecycle.consumers
+    assert there.broker_dispatched == 3
+
+
 # -- rounds --
 
 
