@@ -116,14 +116,14 @@ def judge_prefetch(
     if report.network and params.ignore_network_consumers:
         _unlist(after)
         return Verdict(False, False, None, "network consumers are ignored"), after
-    for _ in range(_ticks_between(before["tick"], tick)):
+    if checks := _ticks_between(before["tick"], tick):
         # Only a check removes a consumer from the list: one whose window is full at every check stays listed,
         # whatever it did in between.
         if not is_slow:
             _unlist(after)
         elif after["listed"]:
             if params.max_slow_duration_ms > 0:
-                after["marks"] += 1
+                after["marks"] += checks
             after["aborted"] |= _is_up(after, params)
     if not is_slow:
         return Verdict(False, False, None, _not_full(report)), after
@@ -163,20 +163,30 @@ def judge_ack(
     if params.ignore_idle_consumers and not before["dispatched"]:
         # It held nothing at earlier checks, however long ago it was last judged.
         first = max(first, -(-report.held_from_ms // params.check_period_ms))
-    for number in range(first, tick + 1):
+    overdue_at = (last_ms + params.max_time_since_last_ack_ms) // params.check_period_ms + 1
+    number = first
+    while number <= tick:
         if after["listed"]:
             if params.max_slow_duration_ms > 0:
                 after["marks"] += 1
             if was_touched and not _is_full(report):
                 _unlist(after)
         was_touched = False
-        if number * params.check_period_ms - last_ms <= params.max_time_since_last_ack_ms:
+        if number < overdue_at:
             _unlist(after)
         elif not after["listed"]:
             _list(after, last_ms, marks=1)
         elif params.max_slow_count > 0:
             after["slow_count"] += 1
-        after["aborted"] |= after["listed"] and _is_up(after, params)
+        if number < overdue_at:
+            number = overdue_at  # No check before that finds anything. After an outage there may be thousands.
+            continue
+        if params.max_slow_duration_ms > 0:
+            after["marks"] += tick - number
+        if params.max_slow_count > 0:
+            after["slow_count"] += tick - number
+        after["aborted"] |= _is_up(after, params)
+        break
     said = "acknowledged nothing" if report.last_ack_at_ms is None else "last acknowledged"
     why = f"{said} {work_time(now_ms - last_ms)} {'since it came' if report.last_ack_at_ms is None else 'ago'}"
     if not after["listed"]:

@@ -1,6 +1,7 @@
 """The three rules on the scenarios that matter, and each rule's own bookkeeping, second by second."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -427,3 +428,39 @@ def test_a_client_that_subscribes_for_each_message_is_no_zombie(subscribed_at_s:
     second = {**gone, "connected_at": at(subscribed_at_s), "removed_at": at(60)}
     departed = {one.consumer: one.is_back for one in departed_of({"ID:app-1:1:1": first, "ID:app-1:2:1": second})}
     assert departed == {"ID:app-1:1:1": is_back, "ID:app-1:2:1": False}
+
+
+LATE = (
+    (holding(0, 0), "overdue from the first check on"),
+    (holding(0, 400), "overdue in the middle"),
+    (holding(0, 900), "not overdue at all"),
+    (holding(0, 0, prefetch=1, queue_waiting=5), "its window is full"),
+)
+
+
+@pytest.mark.parametrize(("consumer", "why"), LATE, ids=[why for _, why in LATE])
+@pytest.mark.parametrize("params", [DEFAULTS, replace(DEFAULTS, max_slow_count=9, max_slow_duration_ms=0)])
+@pytest.mark.parametrize("before", [0, 100, 500])
+@pytest.mark.parametrize("judge", [judge_ack, judge_prefetch])
+def test_judging_after_an_outage_is_judging_every_check_of_it(
+    consumer: ConsumerReport, why: str, params: StrategyParams, before: int, judge: Callable[..., Any]
+) -> None:
+    """The broker made its checks meanwhile, whoever looked."""
+    begun = judge(consumer, params, None, at(before))[1]
+    late, checked = judge(consumer, params, begun, at(900)), (None, begun)
+    for second in range(before + 1, 901):
+        checked = judge(consumer, params, checked[1], at(second))
+    assert late == checked, why
+
+
+@pytest.mark.parametrize("judge", [judge_ack, judge_prefetch])
+def test_a_year_without_a_judgement_takes_no_time(judge: Callable[..., Any]) -> None:
+    """Replay judges thousands of consumers after each gap; there are 31 million checks of a second in a year."""
+    params = replace(DEFAULTS, check_period_ms=1_000)
+    consumer = holding(0, 0, prefetch=1, queue_waiting=5)
+    _, memory = judge(consumer, params, None, at(0))
+    _, memory = judge(consumer, params, memory, at(2))
+    began_s = time.process_time()
+    verdict, _ = judge(consumer, params, memory, at(365 * 86_400))
+    assert verdict.slow
+    assert time.process_time() - began_s < 1
