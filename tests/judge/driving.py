@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from streaming.core.reporting.merge import Merged
 from streaming.core.settings import Settings
 from streaming.judge.findings.signals import Finding, SignalChange, SignalName
 from streaming.judge.judge import judge
+from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
 from streaming.judge.memory.memory import JudgeMemory
 from streaming.judge.snapshot import Snapshot
 from tests.core.driving import T0, run_steps
@@ -37,10 +40,23 @@ class Judged:
 def judged(steps: Sequence[Step], settings: Settings | None = None, *, shards: int = 1, restart: bool = False) -> Judged:
     """Track and judge every step. `restart`: states and the judge's memory go through their bytes between any two."""
     settings = settings or SETTINGS
+    return judged_reports(run_steps(steps, settings, shards=shards, restart=restart), settings, restart=restart)
+
+
+def judged_reports(
+    reports: Iterable[Merged], settings: Settings = SETTINGS, *, restart: bool = False, every_queue: bool = False
+) -> Judged:
+    """Judge what was tracked at each step. What is judged in two ways needs to be tracked only once.
+
+    `restart`: the judge's memory goes through its bytes between any two steps. `every_queue`: all are judged in every step.
+    """
     memory, snapshots, changes = JudgeMemory.empty(), [], []
-    for merged in run_steps(steps, settings, shards=shards, restart=restart):
+    for merged in reports:
         if restart:
             memory = JudgeMemory.from_bytes(memory.to_bytes())
+        if every_queue:
+            # Nothing is known of evaluations before, so every queue is due.
+            memory = replace(memory, schedule=EvaluationSchedule())
         memory, snapshot, new = judge(memory, merged, merged.now, settings)
         snapshots.append(snapshot)
         changes += new
@@ -54,3 +70,12 @@ def in_steps(events: Sequence[dict[str, Any]], every_s: int, until_s: int) -> li
     for event in events:
         due[-(-(event["at"] - T0) // every_ms) * every_ms].append(event)
     return [(t, due.get(t, [])) for t in range(0, until_s * 1000 + 1, every_ms)]
+
+
+def in_steps_closely_from(
+    events: Sequence[dict[str, Any]], closely_from_s: int, every_s: tuple[int, int], until_s: int
+) -> list[Step]:
+    """The same in long steps until `closely_from_s`, a multiple of both lengths, and in short ones from then on."""
+    long_s, short_s = every_s
+    closely = [step for step in in_steps(events, short_s, until_s) if step[0] > closely_from_s * 1000]
+    return [*in_steps(events, long_s, closely_from_s), *closely]

@@ -15,7 +15,7 @@ from streaming.judge.judge import judge
 from streaming.judge.memory.evaluation_schedule import EvaluationSchedule
 from streaming.judge.memory.memory import JudgeMemory
 from tests.core.driving import T0, event, run_steps
-from tests.judge.driving import SETTINGS, in_steps, judged
+from tests.judge.driving import SETTINGS, in_steps, in_steps_closely_from, judged
 
 pytestmark = pytest.mark.simulation
 
@@ -101,7 +101,8 @@ def test_an_idle_queue_is_judged_when_its_consumers_are_polled(evaluated: list[t
     counted = [mq("queue_state", at, attributes={"visible": 0, "in_flight": 0}) for at in range(1, 1_800, 60)]
     others = [mq("sent", at, message_id="m", queue=f"reply-{at}") for at in range(900, 1_800, 30)]
     taken = mq("received", 1_805, message_id="m", receive_count=1, consumer="ID:app:1:1")
-    said = judged(in_steps([*sorted([*polled, *counted, *others], key=lambda e: e["at"]), taken], 1, 1_830))
+    events = [*sorted([*polled, *counted, *others], key=lambda e: e["at"]), taken]
+    said = judged(in_steps_closely_from(events, 900, (10, 1), 1_830))
     quiet = [at for at, queue in evaluated if 900_000 <= at < 1_800_000 and queue == "orders"]
     assert len(quiet) <= 4 * 15
     assert [(at, status) for at, signal, status, _ in said.changes_seen() if signal == "SlowConsumer"] == [(1_810_000, "firing")]

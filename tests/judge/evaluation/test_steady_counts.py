@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.driving import T0, event
-from tests.judge.driving import in_steps, judged
+from tests.core.driving import T0, event, run_steps
+from tests.judge.driving import SETTINGS, in_steps, judged, judged_reports
 
 pytestmark = pytest.mark.simulation
 
@@ -91,8 +91,8 @@ def test_a_stall_after_a_quiet_time_is_reported_as_if_every_count_had_been_judge
         for i in range(3)
     ]
     events = sorted([*before, *stalled, *(sends if before is ALL_REPORTED else ())], key=lambda e: e["at"])
-    steps = in_steps(events, EVERY_S, 60 * 60)
-    seldom, always = judged(steps), judged(steps, restart=True)
+    tracked = run_steps(in_steps(events, EVERY_S, 60 * 60), SETTINGS)
+    seldom, always = judged_reports(tracked), judged_reports(tracked, every_queue=True)
     assert seldom.changes_seen() == always.changes_seen()
     assert [list(s.queues) for s in seldom.snapshots] == [list(s.queues) for s in always.snapshots]
     assert seldom.firing("QueueStalled")

@@ -10,8 +10,8 @@ import pytest
 from streaming.judge.findings import firing as module
 from streaming.judge.findings.lasting import is_lasting
 from streaming.judge.findings.signals import SignalKey, SignalName
-from tests.core.driving import T0, event
-from tests.judge.driving import Judged, Step, in_steps, judged
+from tests.core.driving import T0, event, run_steps
+from tests.judge.driving import SETTINGS, Judged, Step, in_steps, in_steps_closely_from, judged, judged_reports
 
 pytestmark = pytest.mark.simulation
 
@@ -67,9 +67,10 @@ def test_everything_is_the_same_as_if_it_were_judged_in_every_step(
     others: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fires with its evidence, every change, and the views."""
-    some = judged(load(*others))
+    tracked = run_steps(load(*others), SETTINGS)
+    some = judged_reports(tracked)
     monkeypatch.setattr(module, "is_lasting", never)
-    every = judged(load(*others))
+    every = judged_reports(tracked)
     assert some.changes == every.changes
     for one, other in zip(some.snapshots, every.snapshots, strict=True):
         assert (one.firing, list(one.queues)) == (other.firing, list(other.queues)), one.at_ms
@@ -196,10 +197,11 @@ def test_a_signal_that_may_last_for_days_is_refreshed_every_ten_seconds(
     events: list[dict[str, Any]], signal: SignalName, evaluated: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins and ends at the same step as if the queue were judged in every step. From 3,200 s on steps take a second."""
-    steps = [*in_steps(events, 20, 3_200), *(step for step in in_steps(events, 1, 3_320) if step[0] > 3_200_000)]
-    some, closely = judged(steps), [at for at, queue in evaluated if 3_210_000 <= at < 3_300_000 and queue != "source"]
+    tracked = run_steps(in_steps_closely_from(events, 3_200, (20, 1), 3_320), SETTINGS)
+    some = judged_reports(tracked)
+    closely = [at for at, queue in evaluated if 3_210_000 <= at < 3_300_000 and queue != "source"]
     monkeypatch.setattr(module, "is_lasting", never)
-    every = judged(steps)
+    every = judged_reports(tracked)
     assert some.changes_seen() == every.changes_seen()
     assert [status for _, name, status, _ in some.changes_seen() if name == signal] == ["firing", "resolved"]
     assert 9 <= len(closely) <= 20

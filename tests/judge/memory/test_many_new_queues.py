@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streaming.judge.memory import evaluation_schedule
-from tests.core.driving import T0, event
-from tests.judge.driving import in_steps, judged
+from tests.core.driving import T0, event, run_steps
+from tests.judge.driving import SETTINGS, in_steps, judged, judged_reports
 
 pytestmark = pytest.mark.simulation
 
@@ -71,10 +71,10 @@ def test_a_queue_with_an_event_or_another_count_is_judged_at_once(evaluated: lis
 
 def test_after_a_while_everything_is_known_that_would_be_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts that waited are compared like the others: basis, depth, and exact ages are the same at the end."""
-    steps = in_steps(load(), 2, UNTIL_S)
-    without = judged(steps)
+    tracked = run_steps(in_steps(load(), 2, UNTIL_S), SETTINGS)
+    without = judged_reports(tracked)
     monkeypatch.setattr(evaluation_schedule, "REFRESHED_AT_ONCE", AT_ONCE)
-    waiting = judged(steps)
+    waiting = judged_reports(tracked)
     assert list(waiting.snapshots[-1].queues) == list(without.snapshots[-1].queues)
     assert {view.basis for view in waiting.snapshots[-1].queues} == {"messages"}
     for view in waiting.snapshots[-1].queues:
@@ -90,10 +90,10 @@ def test_of_queues_known_in_part_signals_come_as_soon(sends_reported: bool, monk
     ]
     if sends_reported:
         events += [event("sent", 6_000 * n, queue, message_id=f"{queue}-{n}") for n in range(80) for queue in QUEUES]
-    steps = in_steps(sorted(events, key=lambda e: e["at"]), 3, 14 * 60)
-    without = judged(steps)
+    tracked = run_steps(in_steps(sorted(events, key=lambda e: e["at"]), 3, 14 * 60), SETTINGS)
+    without = judged_reports(tracked)
     monkeypatch.setattr(evaluation_schedule, "REFRESHED_AT_ONCE", AT_ONCE)
-    waiting = judged(steps)
+    waiting = judged_reports(tracked)
     assert len(without.firing("QueueStalled")) == len(QUEUES)
     assert waiting.changes_seen() == without.changes_seen()
     # Coverage is of the count that was compared last.
