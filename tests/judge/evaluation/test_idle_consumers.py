@@ -19,7 +19,7 @@ from tests.judge.driving import SETTINGS, in_steps, in_steps_closely_from, judge
 
 pytestmark = pytest.mark.simulation
 
-POLL_S, UNTIL_S = 15, 1_500
+POLL_S, STEP_S, UNTIL_S = 15, 2, 1_500
 SEEDS = max(1, int(os.environ.get("QUEUEWATCH_EXAMPLES", "60")) // 15)
 Events = list[dict[str, Any]]
 
@@ -73,7 +73,7 @@ class Broker:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_as_if_the_queue_were_judged_in_every_step(seed: int) -> None:
     """Every change, all that fires, the verdicts of the broker's strategies, and the views."""
-    steps = in_steps(Broker(random.Random(seed)).events, 1, UNTIL_S)
+    steps = in_steps(Broker(random.Random(seed)).events, STEP_S, UNTIL_S)
     scheduled, every = JudgeMemory.empty(), JudgeMemory.empty()
     for merged in run_steps(steps, SETTINGS):
         scheduled, some, changes = judge(scheduled, merged, merged.now, SETTINGS)
