@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from streaming.core.settings import Settings
+from streaming.replay import recording
 from streaming.replay.command import run_replay
 from streaming.replay.run import local_engine
 from tests.core.driving import T0
@@ -68,11 +70,19 @@ def replayed(
     every: str = "60s",
     until_s: float | None = None,
     settings: Settings | None = None,
+    apart_s: int = 1,
 ) -> Lines:
-    """Return the lines of a replay of `events`, written to a file in `folder` in the order given."""
+    """Return the lines of a replay of `events`, written to a file in `folder` in the order given.
+
+    `apart_s`: with more than one second (5, 10 or 30), it is judged so far apart, and not at each event, as in the replay of a
+    longer recording. That is enough where nothing is asked that happens between two such steps.
+    """
     path = folder / "events.ndjson"
     path.write_text("".join(json.dumps(e) + "\n" for e in events))
-    return replayed_file([path], every=every, until_s=until_s, settings=settings)
+    grid = tuple(apart for apart in recording.GRID_MS if apart >= 1000 * apart_s)
+    most_exact = recording.MOST_EXACT_TIMES if apart_s == 1 else 0
+    with patch.multiple(recording, GRID_MS=grid, MOST_EXACT_TIMES=most_exact):
+        return replayed_file([path], every=every, until_s=until_s, settings=settings)
 
 
 def replayed_file(

@@ -34,7 +34,7 @@ def in_flight(lines: Lines) -> dict[float, float]:
 
 def test_receives_of_before_keep_the_timeout_of_before(tmp_path: Path) -> None:
     """Only the one received since is in flight, for 15 minutes; the age of the others counts on, and the stall goes on."""
-    lines = replayed(incident([(0, 30), (RAISED_AT, 900)]), tmp_path, until_s=1_500)
+    lines = replayed(incident([(0, 30), (RAISED_AT, 900)]), tmp_path, until_s=1_500, apart_s=10)
     assert in_flight(lines) == {at: float(RAISED_AT + 60 <= at < RAISED_AT + 960) for at in range(RAISED_AT, 1_501, 60)}
     age = lines.metric("oldest_message_age_seconds", scope="visible")
     assert all(age[at] == at for at in range(RAISED_AT, 1_501, 60))
@@ -49,7 +49,7 @@ def test_a_lowered_timeout_takes_no_message_from_its_consumer(tmp_path: Path) ->
     """They hold what they received before for as long as they were given."""
     events = [ev("sent", 0, message_id="m"), ev("received", 60, message_id="m", receive_count=1)]
     events += [ev("queue_state", at, attributes={"visibility_timeout_s": s}) for at, s in ((0, 900), (120, 30), (180, 30))]
-    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, until_s=1_200)
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, until_s=1_200, apart_s=10)
     held = lines.metric("queue_messages", state="in_flight")
     assert held == {at: float(60 <= at < 960) for at in range(60, 1_201, 60)}
 
@@ -61,5 +61,5 @@ def test_the_lines_are_the_same_in_any_order_of_the_recording(tmp_path: Path, se
     mixed = random.Random(seed).sample(events, len(events))
     for one in (events, mixed):
         one.append(ev("heartbeat", 800, consumer="collector"))
-    expected, found = (in_flight(replayed(one, tmp_path, every="1000s", until_s=2_000)) for one in (events, mixed))
+    expected, found = (in_flight(replayed(one, tmp_path, every="1000s", until_s=2_000, apart_s=10)) for one in (events, mixed))
     assert found == expected == {1_000: 1.0, 2_000: 0.0}

@@ -34,7 +34,7 @@ def test_messages_of_a_delay_queue_wait_without_a_signal(tmp_path: Path, queue: 
         events.append(ev("sent", at, queue, **message))
         events.append(ev("received", at + DELAY_S + 1, queue, receive_count=1, sent_at=ms(at), **message))
         events.append(ev("deleted", at + DELAY_S + 2, queue, **message))
-    lines = replayed(sorted(events, key=lambda e: int(e["at"])), tmp_path, until_s=1_200)
+    lines = replayed(sorted(events, key=lambda e: int(e["at"])), tmp_path, until_s=1_200, apart_s=5)
     assert lines.signals(status="firing") == []
     assert lines.metric("tracked_messages", queue=queue, state="delayed")[600] == 3
     assert lines.metric("tracked_messages", queue=queue, state="visible")[600] == 0
@@ -48,7 +48,7 @@ def test_after_the_delay_nobody_receives(tmp_path: Path, system: str, attribute:
     """The stall begins when the first message becomes visible."""
     reported = [ev("queue_state", 0, attributes={attribute: DELAY_S}), ev("sent", 10, message_id="m")]
     events = [event | {"system": system} for event in reported]
-    lines = replayed(events, tmp_path, every="10s", until_s=1_200)
+    lines = replayed(events, tmp_path, every="10s", until_s=1_010)
     assert lines.times("QueueStalled", "firing") == [10 + DELAY_S + 300]
     assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[1_000] == 990
 
@@ -59,6 +59,6 @@ def test_a_send_s_own_delay_comes_first(tmp_path: Path) -> None:
     sends = [ev("sent", 10, message_id=name, visible_at=None if s is None else ms(10 + s)) for name, s in own]
     state = ev("queue_state", 0, attributes={"delay_s": DELAY_S})
     for events in ([state, *sends], [*sends, state]):
-        lines = replayed(events, tmp_path, every="10s", until_s=700)
+        lines = replayed(events, tmp_path, every="10s", until_s=630, apart_s=10)
         visible = lines.metric("queue_messages", queue="q", state="visible")
         assert (visible[20], visible[80], visible[620]) == (1, 2, 3)

@@ -278,8 +278,8 @@ def test_attributes_may_hold_anything(tmp_path: Path, seed: int) -> None:
 def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to_move: object) -> None:
     """The task itself is known all the same: it makes no progress."""
     task = {"status": "RUNNING", "moved": 1, "to_move": to_move}
-    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(20)]
-    lines = replayed(events, tmp_path)
+    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(12)]
+    lines = replayed(events, tmp_path, apart_s=10)
     assert [line["queue"] for line in lines.signals("RedriveStalled", "firing")] == ["d"]
 
 
@@ -288,8 +288,8 @@ def test_a_number_of_messages_to_move_that_is_none_is_ignored(tmp_path: Path, to
 def test_numbers_of_a_redrive_task_out_of_range_are_ignored(tmp_path: Path, extreme: float) -> None:
     """They ended the job, or made the task stand still for longer than there is time."""
     task = {"status": "RUNNING", "moved": 1, "to_move": 9, "progressed_at": extreme, "started_at": extreme}
-    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(20)]
-    lines = replayed(events, tmp_path)
+    events = [ev("queue_state", 60 * n, queue="d", attributes={"redrive_task": task}) for n in range(12)]
+    lines = replayed(events, tmp_path, apart_s=5)
     (stalled,) = lines.signals("RedriveStalled", "firing")
     assert (stalled["at"], stalled["evidence"]["stalled_s"]) == (ms(600), 600)
     assert "started_at" not in stalled["evidence"]
@@ -444,8 +444,8 @@ def test_shuffled_within_the_lateness_and_repeated_it_is_the_same(tmp_path: Path
     rng = random.Random(7)
     jumbled = sorted(events + rng.sample(events, 60), key=lambda e: e["at"] + rng.randint(0, 590_000))
     first = next(e for e in jumbled if e["at"] == events[0]["at"])
-    in_order = replayed(events, tmp_path, until_s=1_500)
-    out_of_order = replayed([first, *jumbled], tmp_path, until_s=1_500)
+    in_order = replayed(events, tmp_path, until_s=1_500, apart_s=5)
+    out_of_order = replayed([first, *jumbled], tmp_path, until_s=1_500, apart_s=5)
 
     def plain(lines: Lines) -> list[Event]:
         return [x for x in lines.lines if x.get("name") != "queuewatch_events_total"]
@@ -469,7 +469,7 @@ def test_a_late_event_raises_no_dead(tmp_path: Path) -> None:
         ev("sent", 0, message_id="m"),
         ev("sent", 0, message_id="never heard of"),
     ]
-    lines = replayed(events, tmp_path, until_s=1_600)
+    lines = replayed(events, tmp_path, until_s=1_600, apart_s=10)
     assert reported(lines, 1_600) == {"visible": 1, "sent": 2, "received": 1, "deleted": 1}
     assert lines.metric("events_total", result="late")[1_600] == 4
     assert lines.metric("events_total", result="accepted")[1_600] == 4
@@ -484,7 +484,7 @@ def test_the_lateness_is_exact_in_a_replay(newest_at_s: float, late_by_ms: int, 
     events = [ev("sent", 0, message_id="first"), ev("sent", newest_at_s, message_id="newest")]
     events += [ev("sent", at_s, message_id="maybe late"), ev("dead_lettered", at_s, message_id="moved", to_queue="d")]
     events += [ev("queue_state", at_s, attributes={"visible": 3, "in_flight": 0})]
-    lines = replayed(events, tmp_path, until_s=newest_at_s)
+    lines = replayed(events, tmp_path, until_s=newest_at_s, apart_s=10)
     results = {name: lines.metric("events_total", result=name)[newest_at_s] for name in ("accepted", "late")}
     assert results == {"accepted": 5 - 3 * late, "late": 3 * late}
     assert reported(lines, newest_at_s)["sent"] == 3 - late

@@ -31,9 +31,9 @@ def ordered(events: Events) -> Events:
     return sorted(events, key=lambda e: e["at"])
 
 
-def of(events: Events, folder: Path, until_s: float) -> Lines:
+def of(events: Events, folder: Path, until_s: float, apart_s: int = 1) -> Lines:
     """Replay them."""
-    return replayed(ordered([STANDARD, *events, ev("heartbeat", until_s, consumer="x")]), folder)
+    return replayed(ordered([STANDARD, *events, ev("heartbeat", until_s, consumer="x")]), folder, apart_s=apart_s)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_broken_deploy_is_one_page_and_folds_its_poison(tmp_path: Path) -> Non
             if not receive:
                 events.append(ev("sent", 120 + i, message_id=f"bad{i}"))
             events.append(ev("received", 121 + i + 32 * receive, receive_count=receive + 1, **about))
-    lines = of(events, tmp_path, 420)
+    lines = of(events, tmp_path, 420, apart_s=5)
     (reported,) = lines.times("QueueFailing", "firing")
     assert 150 < reported <= 200
     poison = lines.signals("PoisonMessage", "firing")
@@ -85,7 +85,7 @@ def test_a_single_poison_message_is_as_loud_as_ever(tmp_path: Path) -> None:
 def test_one_bad_consumer_is_named(tmp_path: Path) -> None:
     """One consumer fails nearly everything, the others nearly nothing: a bad host, not a bad deploy."""
     events = delivered(100, 0, 2, set(), "a", "good") + delivered(160, 20, 1, set(range(160)), "b", "worker-7")
-    lines = of(events, tmp_path, 260)
+    lines = of(events, tmp_path, 260, apart_s=5)
     (fired, *_) = lines.signals("QueueFailing", "firing")
     later = [x for x in lines.lines if x["kind"] == "signal" and x["signal"] == "QueueFailing"][-1]
     assert later["evidence"]["consumer"] == "worker-7"
@@ -99,7 +99,7 @@ def test_one_bad_consumer_among_many_is_named_though_the_queue_is_not_failing(tm
     """It fails everything, a tenth of all deliveries: it is named within 90 s of its tenth failure, and no other is blamed."""
     events = [e for w in range(3) for e in delivered(100, w, 3, set(), f"{w}-", f"worker-{w}")]
     events += delivered(bad, 60, 4.5, set(range(bad)), "b", "worker-7")
-    lines = of(events, tmp_path, 300)
+    lines = of(events, tmp_path, 300, apart_s=5)
     fired = lines.signals("QueueFailing", "firing")
     assert bool(fired) is fires
     if fires:
@@ -113,7 +113,7 @@ def test_nobody_is_blamed_while_the_others_fail_too(tmp_path: Path) -> None:
     """Two of five fail at other consumers as well: messages, not a host."""
     events = [e for w in range(3) for e in delivered(100, w, 3, set(range(0, 100, 5)), f"{w}-", f"worker-{w}")]
     events += delivered(40, 60, 4.5, set(range(40)), "b", "worker-7")
-    assert not of(events, tmp_path, 300).signals("QueueFailing")
+    assert not of(events, tmp_path, 300, apart_s=5).signals("QueueFailing")
 
 
 def test_a_lull_does_not_end_a_clear_case(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_poison_that_was_held_back_is_announced_when_the_queue_does_not_fail(tmp
         about = {"message_id": f"bad{i}"}
         events.append(ev("sent", 60 + 9 * i, **about))
         events += [ev("received", 61 + 9 * i + 31 * n, receive_count=n + 1, consumer="w", **about) for n in range(6)]
-    lines = of(ordered(events), tmp_path, 560)
+    lines = of(ordered(events), tmp_path, 560, apart_s=5)
     assert not lines.signals("QueueFailing")
     poison = lines.signals("PoisonMessage", "firing")
     held, loud = [x for x in poison if x.get("folded")], [x for x in poison if not x.get("folded")]
@@ -204,7 +204,7 @@ def flow(seconds: int, every_s: float, work_s: float, workers: int, at_s: float 
 
 def test_a_slow_deploy_is_lagging_within_ten_minutes(tmp_path: Path) -> None:
     """Processing becomes ten times slower at a known instant: it is reported as a warning, with the rates and the cause."""
-    lines = of(flow(900, 1, 1.5, 4) + flow(900, 1, 15, 4, 900, 900), tmp_path, 1_800)
+    lines = of(flow(900, 1, 1.5, 4) + flow(900, 1, 15, 4, 900, 900), tmp_path, 1_800, apart_s=10)
     (fired, *_) = lines.signals("QueueLagging", "firing")
     assert 900 < lines.times("QueueLagging", "firing")[0] <= 1_500
     assert fired["severity"] == "warning"
@@ -215,7 +215,7 @@ def test_a_slow_deploy_is_lagging_within_ten_minutes(tmp_path: Path) -> None:
 def test_lagging_that_begins_to_cost_messages_fires_again_as_critical(tmp_path: Path) -> None:
     """Retention is shortened while it fires: who only reads the lines sees that it pages from then on."""
     shorter = ev("queue_state", 1_700, attributes={"retention_s": 3_600})
-    lines = of([*flow(900, 1, 1.5, 4), *flow(900, 1, 15, 4, 900, 900), shorter], tmp_path, 1_800)
+    lines = of([*flow(900, 1, 1.5, 4), *flow(900, 1, 15, 4, 900, 900), shorter], tmp_path, 1_800, apart_s=10)
     fired = lines.signals("QueueLagging", "firing")
     assert [one["severity"] for one in fired] == ["warning", "critical"]
     assert fired[1]["at"] == ms(1_700)
@@ -232,7 +232,7 @@ def test_a_burst_that_recovers_is_not_lagging(tmp_path: Path) -> None:
             ev("deleted", 306 + i, message_id=f"b{i}"),
         )
     ]
-    assert not of(burst, tmp_path, 900).signals("QueueLagging")
+    assert not of(burst, tmp_path, 900, apart_s=5).signals("QueueLagging")
 
 
 def test_work_that_outlasts_its_window(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_work_that_outlasts_its_window(tmp_path: Path) -> None:
         about = {"message_id": f"long{i}", "consumer": "w"}
         events += [ev("sent", 50 + 90 * i, message_id=f"long{i}"), ev("received", 51 + 90 * i, receive_count=1, **about)]
         events.append(ev("deleted", 96 + 90 * i, **about))
-    (fired,) = of(events, tmp_path, 700).signals("WindowTooShort", "firing")
+    (fired,) = of(events, tmp_path, 700, apart_s=5).signals("WindowTooShort", "firing")
     assert fired["evidence"]["outlived_deliveries"] >= 5
     assert fired["evidence"]["timeout_that_fits_s"] >= 45
 
@@ -254,10 +254,10 @@ def test_work_may_last_as_long_as_it_does_where_no_timeout_is_known(tmp_path: Pa
         about = {"message_id": f"long{i}", "consumer": "w"}
         events += [ev("sent", 30 * i, message_id=f"long{i}"), ev("received", 1 + 30 * i, receive_count=1, **about)]
         events.append(ev("deleted", 61 + 30 * i, **about))
-    lines = replayed(ordered([*events, ev("heartbeat", 700, consumer="x")]), tmp_path)
+    lines = replayed(ordered([*events, ev("heartbeat", 700, consumer="x")]), tmp_path, apart_s=5)
     assert not lines.signals("WindowTooShort")
     again = [ev("received", 35 + 30 * i, receive_count=2, message_id=f"long{i}", consumer="other") for i in range(20)]
-    lines = replayed(ordered([*events, *again, ev("heartbeat", 700, consumer="x")]), tmp_path)
+    lines = replayed(ordered([*events, *again, ev("heartbeat", 700, consumer="x")]), tmp_path, apart_s=5)
     (fired,) = lines.signals("WindowTooShort", "firing")
     assert "visibility_timeout_s" not in fired["evidence"]
     assert "still being processed when their visibility window ended" in fired["evidence"]["summary"]
@@ -275,7 +275,7 @@ def test_work_of_a_fifo_queue_that_outlasts_its_window(tmp_path: Path) -> None:
                 ev("received", begin + 90 * i, receive_count=attempt + 1, consumer="w", **about),
                 ev("deleted" if attempt else "outlived", begin + (20 if attempt else 45) + 90 * i, consumer="w", **about),
             ]
-    (fired,) = of(events, tmp_path, 700).signals("WindowTooShort", "firing")
+    (fired,) = of(events, tmp_path, 700, apart_s=5).signals("WindowTooShort", "firing")
     assert (fired["evidence"]["outlived_deliveries"], fired["evidence"]["timeout_that_fits_s"]) == (5, 60)
 
 
@@ -286,7 +286,7 @@ def test_a_fifo_deletion_after_the_known_window_shows_that_it_was_extended(tmp_p
         about = {"queue": "q.fifo", "message_id": f"long{i}", "group": f"g{i}"}
         events += [ev("sent", 30 * i, **about), ev("received", 30 * i + 1, receive_count=1, consumer="w", **about)]
         events.append(ev("deleted", 30 * i + 90, consumer="w", **about))
-    assert not of(events, tmp_path, 700).signals("WindowTooShort")
+    assert not of(events, tmp_path, 700, apart_s=5).signals("WindowTooShort")
 
 
 def test_a_poison_message_that_only_takes_too_long(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_failing_fifo_queue_whose_work_outlasts_every_window(tmp_path: Path) -
 @pytest.mark.parametrize(("silence_s", "fires"), [(50, False), (120, True)], ids=["not yet", "twenty were due"])
 def test_a_queue_that_always_has_traffic_falls_silent(tmp_path: Path, silence_s: int, fires: bool) -> None:
     """By its own rate of the last hour twenty messages were due; it is info."""
-    lines = of(delivered(1_400, 0, 3, set()), tmp_path, 4_200 + silence_s)
+    lines = of(delivered(1_400, 0, 3, set()), tmp_path, 4_200 + silence_s, apart_s=10)
     fired = lines.signals("QueueSilent", "firing")
     assert bool(fired) is fires
     assert {x["severity"] for x in fired} <= {"info"}
@@ -342,4 +342,4 @@ def test_a_redrive_that_only_its_application_reports_is_not_called_stalled(tmp_p
     """It reports the start and no progress. Without a collector that may list move tasks, nobody says when it ended."""
     started = {"status": "RUNNING", "to_queue": "q", "task_id": "t-1"}
     events = [ev("queue_state", 10, "d", attributes={"redrive_task": started}), ev("heartbeat", 2_000, consumer="x")]
-    assert not replayed(events, tmp_path).signals("RedriveStalled")
+    assert not replayed(events, tmp_path, apart_s=10).signals("RedriveStalled")

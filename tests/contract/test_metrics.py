@@ -53,7 +53,7 @@ THRICE = [*SIX, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
 def test_cloudwatch_age_with_six_receives_allowed(tmp_path: Path, beside: Events) -> None:
     """It restarts when the third receive ends and drops at the move; the dead-letter queue counts from the move."""
     events = sorted([*never_deleted(6, REDRIVE), moved(780), *beside], key=lambda e: int(e["at"]))
-    lines = replayed(events, tmp_path, until_s=1200)
+    lines = replayed(events, tmp_path, until_s=1200, apart_s=10)
     assert minutes(lines, "cloudwatch", 20) == [*SIX, *[None] * 8]
     assert minutes(lines, "all", 20) == [*range(1, 13), *[None] * 8]
     assert minutes(lines, "visible", 20) == [None] * 20
@@ -65,7 +65,7 @@ def test_cloudwatch_age_with_six_receives_allowed(tmp_path: Path, beside: Events
 @pytest.mark.parametrize("counted", [True, False], ids=["counted by the broker", "counted here"])
 def test_cloudwatch_age_without_a_redrive_policy(tmp_path: Path, counted: bool) -> None:
     """It restarts when the 3rd, 6th and 9th receive ends; the true age does not."""
-    lines = replayed(never_deleted(10, ATTRIBUTES, counted=counted), tmp_path, until_s=1440)
+    lines = replayed(never_deleted(10, ATTRIBUTES, counted=counted), tmp_path, until_s=1440, apart_s=10)
     assert minutes(lines, "cloudwatch", 24) == THRICE
     assert minutes(lines, "all", 24) == list(range(1, 25))
     assert minutes(lines, "visible", 24) == [*[None] * 20, 21, 22, 23, 24]
@@ -74,7 +74,7 @@ def test_cloudwatch_age_without_a_redrive_policy(tmp_path: Path, counted: bool) 
 def test_cloudwatch_age_restarts_however_many_receives_there_were(tmp_path: Path) -> None:
     """Also where they carry no count and the first of them are no longer listed."""
     with_counts, without = (
-        replayed(never_deleted(50, ATTRIBUTES, counted=counted), tmp_path, until_s=6_300) for counted in (True, False)
+        replayed(never_deleted(50, ATTRIBUTES, counted=counted), tmp_path, until_s=6_300, apart_s=30) for counted in (True, False)
     )
     ages = minutes(without, "cloudwatch", 100)
     assert ages == minutes(with_counts, "cloudwatch", 100)
@@ -84,7 +84,7 @@ def test_cloudwatch_age_restarts_however_many_receives_there_were(tmp_path: Path
 def test_cloudwatch_age_does_not_restart_on_fifo(tmp_path: Path) -> None:
     """A failing head keeps its age."""
     events = [{**e, "queue": "q.fifo"} for e in never_deleted(10, ATTRIBUTES)]
-    lines = replayed(events, tmp_path, until_s=1440)
+    lines = replayed(events, tmp_path, until_s=1440, apart_s=10)
     assert minutes(lines, "cloudwatch", 24, "q.fifo") == list(range(1, 25))
 
 
@@ -103,7 +103,7 @@ def test_cloudwatch_age_restarts_at_a_release(tmp_path: Path) -> None:
 def test_a_dead_letter_that_is_looked_at_keeps_its_age(tmp_path: Path) -> None:
     """Its receive count continues from the source queue; its age nevertheless counts from the arrival."""
     look = ev("received", 840, "dead", message_id="bad", receive_count=7)
-    lines = replayed([*never_deleted(6, REDRIVE), moved(780), look], tmp_path, until_s=1080)
+    lines = replayed([*never_deleted(6, REDRIVE), moved(780), look], tmp_path, until_s=1080, apart_s=10)
     assert minutes(lines, "cloudwatch", 18, "dead") == [*[None] * 12, 0, 1, 2, 3, 4, 5]
     assert ms(780) == lines.metric("oldest_message_timestamp_seconds", queue="dead", scope="cloudwatch")[900] * 1000
 
