@@ -50,7 +50,7 @@ def test_consumers_only_whose_consumers_die(tmp_path: Path) -> None:
     """The broker's count is published, the death fires a signal within six minutes, and the status is never ok."""
     died_s = 1_200
     polls = [0] * (died_s // 30 + 1) + [15 * i for i in range(1, (END_S - died_s) // 30)]
-    lines = replayed(ordered(worked(died_s, sends=False) + counted(polls)), tmp_path)
+    lines = replayed(ordered(worked(died_s, sends=False) + counted(polls)), tmp_path, apart_s=10)
     assert basis(lines, 1_140) == "consumers"
     (reported,) = lines.times("QueueStalled", "firing")
     assert died_s < reported <= died_s + 360
@@ -64,7 +64,7 @@ def test_producers_only_of_a_healthy_queue_page_nobody(tmp_path: Path) -> None:
     """With sends and a count near zero there is no stall and no age of hours, and impossible rows are dropped."""
     polls = [1 + i % 2 for i in range(END_S // 30)]
     events = worked(END_S, every_s=1, deliveries=False) + counted(polls, in_flight=1)
-    lines = replayed(ordered(events), tmp_path)
+    lines = replayed(ordered(events), tmp_path, apart_s=10)
     assert basis(lines, 1_200) == "producers"
     assert not [x for x in lines.signals() if x["severity"] == "critical"]
     ages = lines.metric("oldest_message_age_seconds", queue="q")
@@ -76,7 +76,7 @@ def test_producers_only_of_a_healthy_queue_page_nobody(tmp_path: Path) -> None:
 
 def test_a_backlog_known_by_counts_alone_is_stopped(tmp_path: Path) -> None:
     """From 100 to 500 with nothing in flight: not ok, signalled, and with an age that says it is a lower bound."""
-    lines = replayed(counted([100 + 5 * i for i in range(80)]), tmp_path)
+    lines = replayed(counted([100 + 5 * i for i in range(80)]), tmp_path, apart_s=10)
     assert basis(lines, 1_200) == "counts"
     assert lines.metric("queue_status", queue="q", status="stopped")[1_200] == 1
     (fired,) = lines.signals("QueueStalled", "firing")
@@ -90,7 +90,7 @@ def test_a_backlog_known_by_counts_alone_is_stopped(tmp_path: Path) -> None:
 
 def test_a_growing_count_with_work_in_flight_is_lagging(tmp_path: Path) -> None:
     """Consumers work, and the backlog grows nevertheless."""
-    lines = replayed(counted([100 + 10 * i for i in range(60)], in_flight=4), tmp_path)
+    lines = replayed(counted([100 + 10 * i for i in range(60)], in_flight=4), tmp_path, apart_s=10)
     assert lines.metric("queue_status", queue="q", status="lagging")[1_200] == 1
     assert not lines.signals("QueueStalled")
 
@@ -100,7 +100,7 @@ def test_a_dead_letter_queue_that_fills_is_announced_from_its_counts(tmp_path: P
     source = ev("queue_state", 0, attributes={"dead_letter_queue": "d"})
     events = [source, *counted([0] * 5 + [3] * 40, queue="d")]
     events.append(ev("received", 900, "d", message_id="late", receive_count=5, from_queue="q"))
-    lines = replayed(ordered([*events, ev("heartbeat", 1_500, consumer="x")]), tmp_path)
+    lines = replayed(ordered([*events, ev("heartbeat", 1_500, consumer="x")]), tmp_path, apart_s=10)
     (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d")
     assert (fired["evidence"]["at_least"], fired["evidence"]["known_by"]) == (3, "counts")
     assert 150 <= lines.times("DeadLetterArrived", "firing", queue="d")[0] <= 300
@@ -121,7 +121,7 @@ def test_coverage_compares_a_count_with_what_was_tracked_at_its_time(tmp_path: P
     events += [
         ev("queue_state", at + 0.05, attributes={"visible": visible, "in_flight": 0, "delayed": 0}) for at, visible in polls
     ]
-    lines = replayed(ordered([*events, ev("heartbeat", 300, consumer="x")]), tmp_path, every="10s")
+    lines = replayed(ordered([*events, ev("heartbeat", 300, consumer="x")]), tmp_path, every="10s", apart_s=10)
     assert all(0.98 <= ratio <= 1.02 for ratio in lines.metric("telemetry_coverage_ratio", queue="q").values())
 
 
@@ -138,14 +138,14 @@ def test_a_count_without_the_messages_in_flight_covers_any_part_of_them(
         about = {"message_id": f"m{at}", "system": system}
         events += [ev("sent", at, **about), ev("received", at + 5, receive_count=1, **about), ev("deleted", at + 15, **about)]
     events += [ev("queue_state", at + 0.5, system=system, attributes={"visible": visible}) for at in range(60, 400, 60)]
-    ratios = replayed(ordered(events), tmp_path, until_s=390).metric("telemetry_coverage_ratio", queue="q")
+    ratios = replayed(ordered(events), tmp_path, until_s=390, apart_s=5).metric("telemetry_coverage_ratio", queue="q")
     assert set(ratios.values()) == {ratio}
 
 
 def test_full_telemetry_is_exact_and_says_so(tmp_path: Path) -> None:
     """Sends and ends are seen and the counts agree: the tracked messages are published, their ages exact."""
     events = [*worked(900), ev("sent", 600, message_id="old"), *counted([1] * 20 + [2] * 20)]
-    lines = replayed(ordered(events), tmp_path)
+    lines = replayed(ordered(events), tmp_path, apart_s=10)
     assert basis(lines, 840) == "messages"
     assert lines.metric("oldest_message_age_seconds", queue="q", scope="all")[840] == pytest.approx(240, abs=1)
     assert lines.metric("oldest_message_age_exact", queue="q", scope="all")[840] == 1
@@ -165,7 +165,7 @@ def test_no_age_is_exact_once_a_counted_queue_is_unheard_of(
     """Its producers, consumers and collector are silent, so that nothing shows whether the message still waits."""
     events = [*worked(max(900, polled_s * len(polls))), ev("sent", 600, message_id="old")]
     events += [*counted(polls, polled_s), *(ev("heartbeat", at, consumer="x") for at in range(0, 5_401, 300))]
-    exact = replayed(ordered(events), tmp_path).metric("oldest_message_age_exact", queue="q", scope="all")
+    exact = replayed(ordered(events), tmp_path, apart_s=10).metric("oldest_message_age_exact", queue="q", scope="all")
     assert max(at for at, is_exact in exact.items() if is_exact) // 60 == until_exact_s // 60
 
 
@@ -192,7 +192,7 @@ def test_an_age_stays_exact_while_the_report_of_a_send_may_follow(tmp_path: Path
         events += [ev("sent", at, message_id=message_id), ev("received", at + 1, message_id=message_id, receive_count=1)]
         events.append(ev("deleted", at + 2, message_id=message_id))
     events += [ev("received", 805, message_id="late", receive_count=1), ev("heartbeat", 840, consumer="x")]
-    lines = replayed(ordered(events), tmp_path, every="10s")
+    lines = replayed(ordered(events), tmp_path, every="10s", apart_s=5)
     exact = lines.metric("oldest_message_age_exact", queue="q", scope="all")
     assert (exact[800], exact[810], exact[820]) == (1, 1, 0)
 
@@ -213,7 +213,7 @@ def test_a_concluded_dead_letter_is_a_message_of_its_queue(tmp_path: Path) -> No
     events += [
         ev("queue_state", at, attributes={"visible": n, "in_flight": 0, "delayed": 0}) for at, n in ((60, 1), (85, 1), (120, 0))
     ]
-    lines = replayed([*events, ev("heartbeat", 600, consumer="x")], tmp_path)
+    lines = replayed([*events, ev("heartbeat", 600, consumer="x")], tmp_path, apart_s=10)
     assert lines.metric("tracked_messages", queue="d", state="visible")[600] == 1
     assert lines.metric("dead_letter_expiry_seconds", queue="d")[600] == pytest.approx(86_400 - 600, abs=2)
     (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d")
@@ -236,7 +236,7 @@ def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Pat
         there = int(at >= 90)
         for queue, visible in (("q.fifo", 1 - there), ("d.fifo", there)):
             events.append(ev("queue_state", at, queue, attributes={"visible": visible, "in_flight": 0, "delayed": 0}))
-    lines = replayed(ordered([*events, ev("heartbeat", 900, consumer="x")]), tmp_path)
+    lines = replayed(ordered([*events, ev("heartbeat", 900, consumer="x")]), tmp_path, apart_s=10)
     (fired,) = lines.signals("DeadLetterArrived", "firing", queue="d.fifo")
     assert (fired["evidence"]["known_by"], fired["message_id"]) == ("inferred", "bad")
     assert fired["evidence"]["dead_letters_now"] == 1
@@ -245,9 +245,8 @@ def test_a_dead_letter_concluded_in_a_fifo_queue_is_announced_once(tmp_path: Pat
     # Its last window ended at 80 s.
     assert lines.metric("dead_letter_expiry_seconds", queue="d.fifo")[840] == pytest.approx(3_600 - (840 - 80), abs=1)
     assert lines.metric("oldest_message_age_seconds", queue="d.fifo", scope="all")[840] == pytest.approx(840 - 80, abs=1)
-    (expiring,) = replayed(ordered([*events, ev("heartbeat", 3_000, consumer="x")]), tmp_path).signals(
-        "DeadLetterExpiring", "firing", queue="d.fifo"
-    )
+    later = replayed(ordered([*events, ev("heartbeat", 3_000, consumer="x")]), tmp_path, apart_s=10)
+    (expiring,) = later.signals("DeadLetterExpiring", "firing", queue="d.fifo")
     assert expiring["evidence"]["message_id"] == "bad"
 
 
@@ -274,7 +273,7 @@ def test_a_queue_that_is_empty_at_every_poll_is_complete_if_messages_are_sent_at
             ev("received", at + 1, message_id=f"m{at}", receive_count=1, consumer="w"),
         ]
         events.append(ev("deleted", at + 2, message_id=f"m{at}"))
-    lines = replayed(ordered(events), tmp_path)
+    lines = replayed(ordered(events), tmp_path, apart_s=5)
     assert {basis(lines, at) for at in lines.metric("telemetry_basis", basis="messages")} == {"messages"}
 
 
@@ -300,7 +299,7 @@ def test_one_count_does_not_show_that_nothing_moves(tmp_path: Path, polls: int, 
 
 def test_no_bound_of_an_age_passes_the_reported_retention(tmp_path: Path) -> None:
     """A backlog that no longer grows because as many messages expire as are sent is at most as old as they live."""
-    lines = replayed(counted([min(6 * i, 120) for i in range(80)], retention_s=600), tmp_path, every="300s")
+    lines = replayed(counted([min(6 * i, 120) for i in range(80)], retention_s=600), tmp_path, every="300s", apart_s=10)
     ages = lines.metric("oldest_message_age_seconds", queue="q", scope="all")
     assert (ages[300], ages[2_100]) == (270, 600)
 
@@ -320,5 +319,5 @@ def test_the_depth_of_a_queue_of_which_everything_is_reported_is_what_is_tracked
         visible = sum(sent <= at - 60 < received for sent, received in lives)
         in_flight = sum(received <= at - 60 < received + 1 for _, received in lives)
         events.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
-    depths = replayed(ordered(events), tmp_path, until_s=895).metric("queue_messages", state="visible")
+    depths = replayed(ordered(events), tmp_path, until_s=895, apart_s=10).metric("queue_messages", state="visible")
     assert (depths[720], depths[780], depths[840]) == (66, 96, 5)
