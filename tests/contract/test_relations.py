@@ -37,7 +37,7 @@ EVENTS = events_of(SEED)
 
 def lines_of(events: Sequence[Event], folder: Path, until_s: float = UNTIL_S) -> list[Line]:
     """Return the lines about queues; the others count what was read. Announcements are hashes of the names and the time."""
-    found: Lines = replayed(events, folder, until_s=until_s)
+    found: Lines = replayed(events, folder, until_s=until_s, apart_s=5)
     return [line | {"announcement": ""} for line in found.lines if "queue" in line or "queue" in line["labels"]]
 
 
