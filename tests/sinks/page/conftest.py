@@ -42,7 +42,8 @@ class Visit:
 
     def open(self, address: str = "#/") -> Page:
         """Load the page anew and wait until it is live."""
-        self.page.goto("about:blank")
+        if self.page.url != "about:blank":  # else an address that differs only behind # would load nothing
+            self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/{address}")
         self.page.wait_for_selector("#live[data-state=live]", timeout=15_000)
         return self.page
