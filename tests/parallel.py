@@ -23,10 +23,10 @@ def _rank(file: tuple[str, list[pytest.Item]]) -> int:
     """Return where a file stands between those that wait longest and those that compute longest.
 
     The processes that share a run begin at either end and meet in the middle, where files are short: no process is left alone
-    with a long one.
+    with a long one. Those that use a browser are long, too, and together, so that few processes start one.
     """
     tests = file[1]
-    if any(test.get_closest_marker("e2e") for test in tests):
+    if any(test.get_closest_marker("e2e") or "browser" in getattr(test, "fixturenames", ()) for test in tests):
         return 0
     if any("services" in getattr(test, "fixturenames", ()) for test in tests):
         return 1

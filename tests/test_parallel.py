@@ -41,6 +41,15 @@ def service():
     time.sleep(1)
     print("stopped", flush=True)
 """
+SERVICES = """
+import pytest
+
+@pytest.fixture(scope="session")
+def services(): pass
+
+@pytest.fixture(scope="session")
+def browser(services): pass
+"""
 
 
 def _start(folder: Path, claims: Path, *options: str) -> subprocess.Popen[str]:
@@ -75,18 +84,19 @@ def test_each_test_runs_in_one_of_the_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "files"),
     [
-        ("services-first", "ebdacf"),
-        ("services-first-backwards", "edbcaf"),
-        ("services-last", "facbde"),
-        ("services-last-backwards", "fcadbe"),
+        ("services-first", "egbdacf"),
+        ("services-first-backwards", "gedbcaf"),
+        ("services-last", "facbdeg"),
+        ("services-last-backwards", "fcadbge"),
     ],
 )
 def test_a_process_runs_its_own_kind_of_files_first(tmp_path: Path, order: str, files: str) -> None:
     """Alone, it runs all files; the tests of a file stay in their order."""
     (tmp_path / "claims").mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    e2e\n    simulation\n")
-    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture(scope='session')\ndef services(): pass\n")
+    (tmp_path / "conftest.py").write_text(SERVICES)
     heads = dict.fromkeys("ac", "def test_x(): pass\n") | dict.fromkeys("bd", "def test_x(services): pass\n")
+    heads["g"] = "def test_x(browser): pass\n"
     heads |= {
         name: f"import pytest\n\n@pytest.mark.{marker}\ndef test_x(): pass\n"
         for name, marker in (("e", "e2e"), ("f", "simulation"))
@@ -94,7 +104,7 @@ def test_a_process_runs_its_own_kind_of_files_first(tmp_path: Path, order: str, 
     for name, head in heads.items():
         (tmp_path / f"test_{name}.py").write_text(f"{head}def test_y(): pass\n")
     output, _ = _start(tmp_path, tmp_path / "claims", f"--order={order}").communicate(timeout=120)
-    assert re.findall(r"test_([a-f])\.py::test_([xy]) PASSED", output) == [(name, test) for name in files for test in "xy"]
+    assert re.findall(r"test_([a-g])\.py::test_([xy]) PASSED", output) == [(name, test) for name in files for test in "xy"]
 
 
 def test_a_process_without_the_configuration_of_the_tests_is_refused(tmp_path: Path) -> None:
