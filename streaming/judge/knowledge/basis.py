@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from streaming.core.reporting.report import OrderedQueueReport
+from streaming.core.reporting.report import AGE_SCOPES, OrderedQueueReport
 from streaming.core.state.queues import Depth
 from streaming.judge.history.window import Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
@@ -165,6 +165,21 @@ def many_went_unseen(c: Context) -> bool:
 def some_went_unseen(c: Context) -> bool:
     """Whether any message of an ordered queue turned out to be gone lately."""
     return _went_unseen(c) > 0
+
+
+def many_receives_are_unseen(c: Context) -> bool:
+    """Whether receives of some consumers are not reported, in a queue without counts, where nothing else can show it.
+
+    A receive count that jumps shows a delivery that nobody reported. A consumer that is killed loses its last reports. What
+    seemed to wait by then stays in doubt for as long as it seems to wait.
+    """
+    if c.memory.evidence.has_counts() or not c.summary.total("unseen_receives"):
+        return False
+    if c.memory.basis == "partial" and c.summary.oldest[AGE_SCOPES.index("visible")] <= c.memory.basis_since:
+        return True
+    samples, since = c.samples_of(SIDES_MS), c.now - SIDES_MS
+    unseen = samples.change("unseen_receives", since)
+    return unseen > FEWEST_PASSED and unseen > MOST_GONE_UNSEEN_RATIO * samples.change("received", since)
 
 
 def _went_unseen(c: Context) -> int:

@@ -25,6 +25,7 @@ from streaming.judge.knowledge.basis import (
     basis_of,
     for_activemq,
     head_passed_over,
+    many_receives_are_unseen,
     many_went_unseen,
     passed_over,
     sides,
@@ -67,7 +68,7 @@ def learn(c: Context) -> Knowledge:
         counts_fresh=_counts_are_fresh(c, latest),
         messages_seen=summary.messages_seen,
         passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),
-        went_unseen=c.ordered and many_went_unseen(c),
+        went_unseen=(c.ordered and many_went_unseen(c)) or many_receives_are_unseen(c),
         left_out=left_out,
         shown_again=c.memory.basis == "messages"
         or evidence.agreed_with_consumers(
