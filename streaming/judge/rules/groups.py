@@ -39,6 +39,10 @@ GONE_AFTER_MS = 30_000
 GONE_AFTER_GAPS = 5
 """Consumers that received nothing for so long, and for so many times their usual gap, are gone."""
 
+UNSEEN_TURNS = 5
+"""Where half of the consumers report, the others receive a head that comes back ten times in a row once in a thousand times: that
+takes this many times as long as a group may stand still."""
+
 FRONT_OPEN_MS = 5_000
 """How long the front of a queue may seem open between two deliveries of the group that fills it: consumers that poll receive its
 next message at once."""
@@ -82,7 +86,7 @@ def standing_groups(c: Context) -> list[tuple[StuckGroup, dict[str, Any] | None]
         if not (stuck.may_begin or announced):
             continue
         doubtful = c.basis != "messages" or (known is None and (cut_off or _is_denied(c, stuck)))
-        if doubtful and not _is_proved(c, stuck):
+        if doubtful and not _is_proved(c, stuck, fires=known is not None):
             continue
         if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
             continue
@@ -90,15 +94,17 @@ def standing_groups(c: Context) -> list[tuple[StuckGroup, dict[str, Any] | None]
     return found
 
 
-def _is_proved(c: Context, stuck: StuckGroup) -> bool:
+def _is_proved(c: Context, stuck: StuckGroup, *, fires: bool) -> bool:
     """Whether a group's head certainly exists, although not every message is reported.
 
     An instrumented consumer has just received it again or still has it, and a head in flight blocks its group for all consumers.
+    Once the signal `fires` it may be the others that receive it for a while: see UNSEEN_TURNS.
     """
     head = stuck.group.head
     if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
         return False
-    return head.state == "in_flight" or c.now - head.last_received_at_ms <= _limit_ms(c, stuck)
+    unseen_ms = _limit_ms(c, stuck) * (UNSEEN_TURNS if fires else 1)
+    return head.state == "in_flight" or c.now - head.last_received_at_ms <= unseen_ms
 
 
 def _is_denied(c: Context, stuck: StuckGroup) -> bool:
