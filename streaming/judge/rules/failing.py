@@ -87,11 +87,16 @@ def _most_fail(c: Context) -> bool:
     lately = outcomes(c, span_ms)
     if lately.ended < limits.failing_min_deliveries or _is_one_message(c, lately, span_ms):
         return False
-    chance = QUICK_SIGMAS * math.sqrt(lately.ended * limits.failing_ratio * (1 - limits.failing_ratio))
+    chance = QUICK_SIGMAS * math.sqrt(lately.ended * _fail_as_one(c) * limits.failing_ratio * (1 - limits.failing_ratio))
     slices = outcomes(c, span_ms, span_ms - QUICK_SLICE_MS), outcomes(c, QUICK_SLICE_MS)
     return lately.failed >= limits.failing_ratio * lately.ended + chance and all(
         part.failed >= QUICK_FAILURES and part.failed_ratio >= measures.HYSTERESIS * limits.failing_ratio for part in slices
     )
+
+
+def _fail_as_one(c: Context) -> float:
+    """Return how many deliveries may fail because of one message: where a handler throws, all of its batch."""
+    return max(c.summary.number("max_batch_size") or 1, 1)
 
 
 def _is_one_message(c: Context, lately: Outcomes, span_ms: int) -> bool:
