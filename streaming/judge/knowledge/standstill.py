@@ -28,6 +28,8 @@ NONE_EXPIRES_MS = 3_600_000
 """Messages that leave within this time of a sign of life were received, and have not reached the end of their retention."""
 FROZEN_FALL_RATIO = 0.1
 """A backlog that falls by less than this may only show the error of the counts…"""
+WRONG_RATIO = 0.5
+"""A single count this far below a backlog that stands still is not believed: counts are approximate."""
 FEWEST_FALLS = 4
 """…unless it falls this often and never rises: five counts of the same messages do that by chance once in 120 times."""
 
@@ -53,6 +55,9 @@ def update_consumer_activity(
     """
     e.seen_at, e.arrived_at = depth.at, now
     previous = depths[-1] if depths else depth
+    if not exact and active_at <= previous.at and not _is_far_below(e, previous) and _is_far_below(e, depth):
+        # The next count confirms it, or does not.
+        return
     e.visible_since = (e.visible_since or depth.at) if depth.visible else 0
     taken = _oldest_was_taken(e.oldest_at, oldest_at - oldest_error_ms, depth.at, retention_ms)
     stands = depth.visible and not depth.in_flight and not taken and active_at <= previous.at
@@ -73,6 +78,11 @@ def update_consumer_activity(
     # Messages in flight show a consumer at the count, a message that has left one since the previous count.
     _end_standstill(e, depth, depth.at if depth.in_flight else previous.at, active_at)
     e.oldest_at = oldest_at
+
+
+def _is_far_below(e: Evidence, depth: Depth) -> bool:
+    """Whether a count is far below the backlog that stands still, with nothing in flight: a single one may be wrong."""
+    return e.frozen_counts >= FLUKES and not depth.in_flight and depth.unsettled < WRONG_RATIO * e.frozen_most
 
 
 def _oldest_was_taken(before: int, oldest_at: int, at: int, retention_ms: int) -> bool:
@@ -136,7 +146,7 @@ def _grew_by_less_than_sent(e: Evidence, depth: Depth, past: Window) -> bool:
 
 def restart_standstill(e: Evidence, depth: Depth, past: Window) -> bool:
     """Restart the standstill at this count if messages have left since it seemed to begin. Return whether they have."""
-    if not _grew_by_less_than_sent(e, depth, past):
+    if _is_far_below(e, depth) or not _grew_by_less_than_sent(e, depth, past):
         return False
     _end_standstill(e, depth, depth.at - COUNT_LAG_MS, 0)
     # The growth is compared with the sends from this count on.
@@ -153,7 +163,7 @@ def update_standstill(e: Evidence, depth: Depth, past: Window) -> None:
     The sends must be reported. What was received shows it; where only producers report, so does a backlog that goes on to grow by
     what they send.
     """
-    if restart_standstill(e, depth, past):
+    if restart_standstill(e, depth, past) or _is_far_below(e, depth):
         return
     since = e.sends.agreed_since
     if e.standstill_at or not e.frozen_sure_at or depth.at < e.frozen_sure_at + COUNT_LAG_MS or not since:

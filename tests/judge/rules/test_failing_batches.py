@@ -38,8 +38,6 @@ def batches(fail: str, batch_size: int) -> list[dict[str, Any]]:
     ],
 )
 def test_a_batch_that_fails_is_one_failure_of_many_messages(fail: str, batch_size: int, fires: bool) -> None:
-    """A clear case fires before half of the deliveries of five minutes have failed: the more of them fail together, the more
-    must fail.
-    """
+    """Before half of the deliveries of five minutes have failed, more must fail where they fail together."""
     found = judged(in_steps(batches(fail, batch_size), 5, UNTIL_S))
     assert any(change[1:3] == ("QueueFailing", "firing") for change in found.changes_seen()) == fires
