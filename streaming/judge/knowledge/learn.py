@@ -40,7 +40,7 @@ from streaming.judge.knowledge.standstill import restart_standstill, update_back
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.knowledge.unseen_receives import in_flight_is_known, receives_are_unseen
 from streaming.judge.knowledge.visible_counts import compare_visible_count
-from streaming.judge.knowledge.windows import every_end_is_reported
+from streaming.judge.knowledge.windows import acknowledgements_are_unseen, every_end_is_reported
 
 if TYPE_CHECKING:
     from streaming.judge.context import Context
@@ -63,8 +63,9 @@ def learn(c: Context) -> Knowledge:
     latest = summary.depths[-1] if summary.depths else None
     left_out = _left_out(c)
     _apply_counts(c, latest, left_out)
+    seen = sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now)
     signs = Signs(
-        sides(c.past if c.now - summary.last_event_at > QUIET_MS else c.recent, c.now),
+        seen._replace(ends=False) if acknowledgements_are_unseen(c) else seen,
         counts_fresh=_counts_are_fresh(c, latest),
         messages_seen=summary.messages_seen,
         passed_over=_passed_over(c, latest) or (latest is not None and is_far_below(evidence, latest, c.tracked, c.recent)),

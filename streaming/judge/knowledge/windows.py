@@ -31,6 +31,8 @@ REPORTING_RATIO = 0.9
 """Where this share of all deliveries before ended with a reported deletion, new consumers are taken to report theirs."""
 FEWEST_FINISHED = 100
 """With a share of 3 % of the deletions lost, a hundred in a row arrive once in twenty times."""
+UNENDED_MS = 60_000
+"""Consumers that report their acknowledgements have finished one of twenty messages by then."""
 LONGEST_WINDOW_MS = 300_000
 """The samples of the last eleven minutes show deletions that are not reported only if windows are clearly shorter than that."""
 LONGEST_INTERVAL_MS = 600_000
@@ -50,6 +52,24 @@ def no_ends_reported(past: Window) -> bool:
     total = {name: past.value(name, -1) for name in ("received", "touched", "departed", "failed")}
     returned = max(total["received"] - total["touched"], 0) + total["departed"]
     return returned < CAME_BACK_RATIO * total["failed"]
+
+
+def nothing_ever_ends(c: Context) -> bool:
+    """Whether deliveries of this queue end by nothing but an acknowledgement, and none was ever reported, in any way.
+
+    A collector that reports how many messages each consumer holds would show their acknowledgements.
+    """
+    return c.visibility_ms is None and not c.settled_total and not c.summary.consumer_states
+
+
+def acknowledgements_are_unseen(c: Context) -> bool:
+    """Whether that is because they are not reported: many messages were received a while ago, and they do not come back."""
+    if not c.summary.total("received") or not nothing_ever_ends(c):
+        return False
+    at = c.recent.last_before(c.now - UNENDED_MS)
+    received = c.recent.value("received", at) if at >= 0 else 0
+    again = c.summary.total("received") - c.summary.total("touched")
+    return received >= FEWEST_FAILED and again < CAME_BACK_RATIO * received
 
 
 def every_end_is_reported(past: Window, visibility_ms: int | None) -> bool:

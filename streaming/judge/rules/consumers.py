@@ -15,7 +15,7 @@ from streaming.judge.findings.measures import slow_hold
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import duration_ms, seconds, work_time
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
-from streaming.judge.knowledge.windows import no_ends_reported
+from streaming.judge.knowledge.windows import no_ends_reported, nothing_ever_ends
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import usual_limit_ms
 from streaming.judge.slow_consumer import (
@@ -46,8 +46,8 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     requested with the receive is no extension: a consumer that hangs keeps it too.
     """
     consumers = [held for held in c.summary.consumers if held.consumer not in unconfirmed(c)]
-    if not consumers or no_ends_reported(c.recent):
-        # In the second case, every message seems to be held until its window ends.
+    if not consumers or no_ends_reported(c.recent) or nothing_ever_ends(c):
+        # In the second case, every message seems to be held until its window ends; in the third, for ever.
         return
     min_hold_ms = int(c.thresholds.slow_hold_min_s * 1000)
     usual, factor = c.median_hold_ms, c.thresholds.slow_hold_factor

@@ -13,6 +13,7 @@ from streaming.judge.findings import measures
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import age_s, at_least, duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
+from streaming.judge.knowledge.windows import acknowledgements_are_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
 
@@ -132,6 +133,8 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
     A message in a prefetch window waits for its turn while its consumer goes on finishing others: its limit is at least twice the
     99th percentile of holds.
     """
+    if c.messages("held") and acknowledgements_are_unseen(c):
+        return
     for message in c.messages("held"):
         since = message.last_received_at_ms or _extended_at(message)
         held = measures.hold(since, c.now, c.summary, c.settings)

@@ -264,7 +264,9 @@ def stalled_since(c: Context) -> int | None:
         if backlog is not None:
             backlog = max(backlog, _none_visible_at(c))
         waits = [since for since in (backlog, windows, _failing_backlog_since(c)) if since is not None]
-        return max(min(waits), c.summary.last_settled_at) if waits else None
+        # Where ends are not reported, a receive is all that shows a consumer at work.
+        worked_at = c.summary.last_settled_at if c.knowledge.holds_are_known else c.summary.last_received_at
+        return max(min(waits), worked_at, c.summary.last_settled_at) if waits else None
     return None if c.is_dead_letter_queue or c.paused else _stalled_by_counts(c)
 
 
