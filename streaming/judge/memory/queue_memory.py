@@ -87,7 +87,8 @@ class QueueMemory:
         claims: list[Any] = [Claim(*numbers[first : first + 3]) for first in range(0, _EVIDENCE.start, 3)]
         # By position, since thousands are read in a step: by name it takes three times as long.
         evidence, arrivals = Evidence(*claims, *numbers[_EVIDENCE]), CountedArrivals(*numbers[_ARRIVALS])
-        memory = cls(evidence, arrivals, *numbers[_REST], BASES[numbers[-1]])
+        own: list[Any] = [*numbers[_REST], BASES[numbers[-1]]]
+        memory = cls(evidence, arrivals, *own)
         if lists:
             for name, value in _from_json(lists, 0)[0].items():
                 if name in _PARTS:
