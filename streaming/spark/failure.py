@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Final
 
-_CAUSE: Final = re.compile(r"^\s*Caused by: (?:[\w.$]+\.)?([\w$]+(?::.*)?)$", re.MULTILINE)
+# What they search may be megabytes of anything, so each of them reads a character a few times at most.
+_CAUSE: Final = re.compile(r"^[^\S\n]*Caused by: (?:[\w.$]+\.)?([\w$]+(?::.*)?)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Unavailable|Blob|Damaged)\b.*)$", re.MULTILINE)
-_LOST_TASK: Final = re.compile(r"Lost task .*?\): (?:[\w.]+\.)?([\w$]+: .*)$", re.MULTILINE)
+_LOST_TASK: Final = re.compile(r"Lost task (?:(?!Lost task ).)*?\): (?:[\w.]+\.)?([\w$]+: .*)$", re.MULTILINE)
 _JAVA_BEGINS: Final = re.compile(r"^(?:[\w.]+\.)?Py4JJavaError: .*$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _WORKER_EXITED: Final = "Python worker exited unexpectedly"
 _WORKER_GONE: Final = re.compile(r"Connection reset|Broken pipe|Stream closed|EOFException")
 _STATE_LOAD: Final = "[CANNOT_LOAD_STATE_STORE"
 WHY_GONE: Final = "it crashed, was killed (for lack of memory: see the system's log), or hung for longer than Spark waits"
-_NOT_EXECUTABLE: Final = re.compile(r"UnsatisfiedLinkError: (\S+): .*failed to map segment from shared object")
+_NOT_EXECUTABLE: Final = re.compile(
+    r"UnsatisfiedLinkError: (\S+): (?:(?!UnsatisfiedLinkError: ).)*?failed to map segment from shared object"
+)
 _FRAMES: Final = re.compile(r"(?:\n\s+at [^\n]+){1,5}")
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _LONGEST: Final = 500
@@ -30,7 +34,7 @@ def reason_of(error: BaseException | None) -> str:
         return "it stopped without saying why"
     text = str(error).split("=== Streaming Query ===")[0]
     # Java's message follows Py4J's own line, which has no information.
-    for begins in _JAVA_BEGINS.finditer(text):
+    for begins in deque(_JAVA_BEGINS.finditer(text), maxlen=1):
         text = text[begins.end() :]
     if _WORKER_EXITED in text:
         return f"a Python worker exited unexpectedly: {WHY_GONE}"

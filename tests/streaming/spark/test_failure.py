@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from streaming.spark.failure import WHY_GONE, is_full_disk, reason_of
@@ -124,3 +126,26 @@ def test_a_full_disk_is_recognised() -> None:
     assert is_full_disk(OSError(28, "No space left on device"))
     assert not is_full_disk(RuntimeError("Connection reset"))
     assert not is_full_disk(None)
+
+
+LONG = (
+    ("blank lines", "Caused by: java.lang.X: boom\n" + " \n" * 50_000 + "x", "X: boom"),
+    ("lost tasks", "Lost task " * 40_000, "Lost task Lost"),
+    ("libraries", "UnsatisfiedLinkError: a: " * 20_000, "UnsatisfiedLinkError: a: UnsatisfiedLinkError: a:"),
+    ("Py4J's own lines", "py4j.protocol.Py4JJavaError: An error\n" * 100_000 + ": java.lang.X: boom", ": java.lang.X: boom"),
+)
+
+
+@pytest.mark.parametrize(("text", "reason"), [row[1:] for row in LONG], ids=[row[0].strip() for row in LONG])
+def test_a_long_text_is_read_at_once(text: str, reason: str) -> None:
+    """An error may quote megabytes of a record or a plan, and a service that reports it must not hang over it."""
+    began_s = time.process_time()
+    assert reason_of(RuntimeError(text)).startswith(reason)
+    assert time.process_time() - began_s < 2
+
+
+def test_the_java_error_within_another_one_is_named() -> None:
+    """Py4J's line is in the text twice, and only what follows the last of them says anything."""
+    first = "py4j.protocol.Py4JJavaError: An error occurred while calling o1.start, which is long enough.\n: x\n"
+    last = "py4j.protocol.Py4JJavaError: An error occurred while calling o2.collect.\n: org.apache.spark.SparkException: no\n"
+    assert reason_of(RuntimeError(f"{first}{last}\tat a.b.C(D.scala:1)\n")).startswith(": org.apache.spark.SparkException: no")
