@@ -146,23 +146,21 @@ def _coding(request: Request) -> str:
 
 
 async def _read(request: Request, settings: IngestSettings, held: Share) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
+    body = bytearray()  # A list of small chunks would take many times the memory that `held` accounts for.
     try:
         async with asyncio.timeout(settings.body_within_s):
             async for chunk in request.stream():
-                size += len(chunk)
-                if size > settings.max_body_bytes:
+                if len(body) + len(chunk) > settings.max_body_bytes:
                     raise _too_large(settings)
                 held.take(len(chunk))
-                chunks.append(chunk)
+                body += chunk
     except TimeoutError:
         raise ApiError(
             408, "slow_body", f"the body took longer than {settings.body_within_s:g} s", "send smaller bodies"
         ) from None
     except ClientDisconnect:
         raise ApiError(400, "cut_off", "the connection ended within the body", "send it again") from None
-    return b"".join(chunks)
+    return bytes(body)
 
 
 def _take(body: bytes, gzipped: bool, settings: IngestSettings, held: Share) -> _Taken:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import socket
-from collections.abc import Iterator, Sequence
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from sinks.http import HttpSettings, IngestSettings
+from sinks.http.budget import ByteBudget, Share
+from sinks.http.ingest import _read
 from sources.wire import Decoded, decode_records
 from tests.sinks.http.conftest import StartService
 from tests.sinks.http.ingesting import EVENTS, JSON_TYPE, NDJSON, NDJSON_TYPE, Gate, post, refused, serve_ingest
@@ -119,3 +125,24 @@ def test_a_sender_that_stalls_within_its_body_gets_408(start: StartService) -> N
     with socket.create_connection((host, int(port)), timeout=10) as slow:
         slow.sendall(b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         assert b" 408 " in slow.recv(4_096)
+
+
+def test_a_body_in_small_chunks_takes_no_more_memory_than_its_bytes() -> None:
+    """As many Python objects as chunks would be twenty times what the budget of all bodies counts."""
+
+    class Trickling:
+        async def stream(self) -> AsyncIterator[bytes]:
+            for _ in range(200_000):
+                yield bytes([123, 125])
+
+    settings: Any = SimpleNamespace(max_body_bytes=1 << 20, body_within_s=60)
+    request: Any = Trickling()
+    with Share(ByteBudget(1 << 20)) as held:
+        tracemalloc.start()
+        try:
+            body = asyncio.run(_read(request, settings, held))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert body == b"{}" * 200_000
+    assert peak < 4 * len(body)
