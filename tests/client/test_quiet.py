@@ -36,7 +36,7 @@ def _logged(to: str, tenths_s: int, environment: dict[str, str] | None = None, *
 @pytest.mark.slow
 def test_a_wrong_topic_causes_one_warning(kafka: Any) -> None:
     """It is given up twice and more often. kafka-python alone would log dozens of lines meanwhile."""
-    [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 80, None, "2")
+    [line] = _logged(f"kafka://{kafka.bootstrap}/no-such-topic", 40, None, "1")
     assert line.startswith("queuewatch.client queuewatch-sender queuewatch: telemetry is not sent")
     assert "no-such-topic" in line
 
