@@ -338,19 +338,24 @@ def test_a_missing_plugin_and_missing_flags_are_both_named() -> None:
         assert wanted in printed
 
 
-def test_a_broker_without_jmx_still_reports_its_queues() -> None:
-    with services(), broker.start(broker.Setup(jmx=False)) as running:
-        settle_one(running, "orders")
-        with collecting(configured(running)) as collected:
-            until(lambda: levels(collected.collector.findings).get("subscriptions") == "warning", "the missing JMX is noticed")
-            until(lambda: collected.of("queue_state", "orders"), "the queue is counted")
+def test_a_broker_without_jmx_still_reports_its_queues(activemq: ActiveMQ) -> None:
+    settle_one(activemq, "without-jmx")
+    with collecting(configured(activemq)) as collected:
+        until(lambda: levels(collected.collector.findings).get("subscriptions") == "warning", "the missing JMX is noticed")
+        until(lambda: collected.of("queue_state", "without-jmx"), "the queue is counted")
 
 
-def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported() -> None:
-    setup = broker.Setup(policies=(Policy(), Policy("quiet.>", advisories=False)))
-    with services(), broker.start(setup) as running, collecting(configured(running)) as collected:
+@pytest.fixture(scope="module")
+def partly_quiet() -> Iterator[ActiveMQ]:
+    """A broker, with JMX, that lacks the advisories for the queues `quiet.>` only."""
+    with services(), broker.start(broker.Setup(policies=(Policy(), Policy("quiet.>", advisories=False)))) as running:
+        yield running
+
+
+def test_a_queue_whose_own_policy_lacks_the_advisories_is_reported(partly_quiet: ActiveMQ) -> None:
+    with collecting(configured(partly_quiet)) as collected:
         until(collected.is_connected, "it is connected")
-        client = Client(running)
+        client = Client(partly_quiet)
         client.subscribe("quiet.orders")
 
         def is_found() -> bool:
@@ -440,12 +445,12 @@ def test_the_documented_policy_entry_keeps_advisories_for_a_collector_that_waits
 # -- transactions --
 
 
-def test_an_aborted_acknowledgement_is_corrected_by_the_brokers_count() -> None:
+def test_an_aborted_acknowledgement_is_corrected_by_the_brokers_count(partly_quiet: ActiveMQ) -> None:
     """No advisory reports an ABORT: the message is reported as deleted, and the next polls correct that."""
-    with services(), broker.start(broker.Setup()) as running, collecting(configured(running)) as collected:
+    with collecting(configured(partly_quiet)) as collected:
         # Wait until the replay of existing consumers is over, so that later ones count as new.
         until(lambda: not collected.collector.lifecycle.consumers.replaying, "the replay of existing consumers is over")
-        client = Client(running)
+        client = Client(partly_quiet)
         client.subscribe("orders")
         client.send("orders")
         frame = client.receive()

@@ -28,10 +28,8 @@ class Setup:
     policies: tuple[Policy, ...] = (Policy(),)
     name: str = "test"
     statistics: bool = True
-    jmx: bool = True
-    """The statistics plugin reads subscriptions through JMX."""
     jmx_port: int | None = None
-    """The port for JMX from outside; None: none."""
+    """The port for JMX from outside; None: none. The statistics plugin reads subscriptions through JMX in any case."""
     security: str = ""
     """XML of the plugins for logins and permissions."""
     tls: Tls | None = None
@@ -91,7 +89,7 @@ def _config(setup: Setup, stomp_port: int) -> str:
          http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
   <bean class="org.springframework.context.support.PropertySourcesPlaceholderConfigurer"/>
   <broker xmlns="http://activemq.apache.org/schema/core" brokerName="{setup.name}"
-          dataDirectory="${{amq.data}}" useJmx="{str(setup.jmx).lower()}" advisorySupport="true">
+          dataDirectory="${{amq.data}}" useJmx="true" advisorySupport="true">
     <managementContext>{_management(setup.jmx_port)}</managementContext>
     <destinationPolicy><policyMap><policyEntries>{entries}</policyEntries></policyMap></destinationPolicy>
     <persistenceAdapter><kahaDB directory="${{amq.data}}/kahadb"/></persistenceAdapter>
