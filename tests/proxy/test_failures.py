@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import os
@@ -29,6 +28,7 @@ from botocore.exceptions import ClientError
 
 from queuewatch.proxy import running
 from queuewatch.proxy.server import Handler
+from tests.coroutines import finished
 from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
 from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
@@ -393,7 +393,7 @@ def test_only_what_a_stop_cuts_off_is_warned_of(
 ) -> None:
     """With `--drain-s 0`, each stop said that 0 calls were cut off."""
     handler = SimpleNamespace(in_flight=in_flight, last_call_s=time.monotonic() - called_s_ago)
-    asyncio.run(running._drain(cast(Handler, handler), 0))
+    finished(running._drain(cast(Handler, handler), 0))
     assert [record.getMessage() for record in caplog.records] == said
 
 

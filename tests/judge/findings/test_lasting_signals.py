@@ -155,7 +155,7 @@ def expiring(queue: str) -> list[dict[str, Any]]:
 def abandoned(*, reported: bool) -> list[dict[str, Any]]:
     """Consumers leave after ten minutes, while messages go on coming for a while. Somebody returns at the end."""
     if not reported:
-        return [polled("q", minute, visible=10 if minute < 55 else 0) for minute in range(56)]
+        return [polled("q", minute, visible=10 if minute < 54 else 0) for minute in range(56)]
     sends = [event("sent", 10_000 * n, "q", message_id=f"left-{n}") for n in range(60, 70)]
     returned = {"message_id": "left-60", "consumer": "w"}
     last = [event("received", 3_303_000, "q", receive_count=1, **returned), event("deleted", 3_305_000, "q", **returned)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import socket
@@ -17,6 +16,7 @@ from sinks.http import HttpSettings, IngestSettings
 from sinks.http.budget import ByteBudget, Share
 from sinks.http.ingest import _read
 from sources.wire import Decoded, decode_records
+from tests.coroutines import finished
 from tests.sinks.http.conftest import StartService
 from tests.sinks.http.ingesting import EVENTS, JSON_TYPE, NDJSON, NDJSON_TYPE, Gate, post, refused, serve_ingest
 
@@ -140,7 +140,7 @@ def test_a_body_in_small_chunks_takes_no_more_memory_than_its_bytes() -> None:
     with Share(ByteBudget(1 << 20)) as held:
         tracemalloc.start()
         try:
-            body = asyncio.run(_read(request, settings, held))
+            body = finished(_read(request, settings, held))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
