@@ -52,6 +52,7 @@ def _most_repeated(text: str) -> int:
         part = token.group()
         if part == "(":
             groups.append(1)
+            last = 1
         elif part == ")" and len(groups) > 1:
             last = groups.pop()
         elif token["repeated"]:
