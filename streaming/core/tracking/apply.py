@@ -46,6 +46,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.state.tombstones import forgotten, restore_rows
 from streaming.core.tracking.admission import MOST_CONSUMER_BYTES, MOST_GROUP_BYTES, TOO_MANY_MESSAGES, over_capacity
 from streaming.core.tracking.apply_columns import apply_segments
+from streaming.core.tracking.apply_deliveries import COUNTED_RECEIVES
 from streaming.core.tracking.apply_ends import COUNTED_ENDS
 from streaming.core.tracking.dedup import add_fingerprints, fingerprint, is_new
 from streaming.core.tracking.delivery_order import came_earlier, outdated_end_of, outdated_losses, remember_outdated_ends, returns
@@ -228,10 +229,13 @@ def _without_repetitions_ahead(state: ShardState, columns: dict[str, Array]) -> 
     if not moved_back.any():
         return columns
     where = nonzero(moved_back)
-    at, end, by = columns["at"][where], columns["end"][where], moved_back[where]
+    at, code, end, by = (columns[name][where] for name in ("at", "code", "end", "moved_back"))
     # An end that would be before 1970 was set to 1.
-    reported_end = np.where(end > 1, end + by, end) + columns["receive_count"][where].astype(np.int64)
-    prints = fingerprint(columns["key"][where], at + by, columns["code"][where].astype(np.uint64), reported_end.astype(np.uint64))
+    reported_end = np.where(end > 1, end + by, end)
+    # All others have the fingerprint that a copy which is ahead no more has: that one carries no number of its own either.
+    count = columns["receive_count"][where].astype(np.int64)
+    reported_end = reported_end + np.where((code == RECEIVED) & (count <= COUNTED_RECEIVES), count, 0)
+    prints = fingerprint(columns["key"][where], at + by, code.astype(np.uint64), reported_end.astype(np.uint64))
     repeated = where[~is_new(state, prints, at)]
     if not len(repeated):
         return columns

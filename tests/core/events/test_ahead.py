@@ -192,11 +192,13 @@ def test_different_events_of_a_fast_clock_all_count() -> None:
     assert run_steps([(0, [event("sent", 0, message_id="m")]), *received])[-1].queues[NAME].total("received") == 3
 
 
-def test_an_event_that_is_ahead_no_more_when_it_is_repeated_is_one() -> None:
+@pytest.mark.parametrize(("kind", "count"), [("received", None), ("received", 80), ("released", 1), ("extended", 1)], ids=str)
+def test_an_event_that_is_ahead_no_more_when_it_is_repeated_is_one(kind: str, count: int | None) -> None:
     """Its second copy keeps its time, which is within the allowance now."""
-    early = event("received", ALLOWED + 60_000, message_id="m")
+    early = event(kind, ALLOWED + 60_000, message_id="m", receive_count=count)
     merged = run_steps([(0, [event("sent", 0, message_id="m")]), (1_000, [early]), (120_000, [early])])[-1]
-    assert merged.queues[NAME].total("received") == 1
+    assert merged.events_total["duplicate"] == 1
+    assert merged.queues[NAME].total("received") == (kind == "received")
 
 
 def test_in_a_replay_events_say_what_time_it_is() -> None:
