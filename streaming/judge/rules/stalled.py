@@ -42,8 +42,8 @@ def queue_stalled(c: Context) -> Iterator[Finding | Near]:
         return
     visible = c.knowledge.depth.get("visible", c.summary.numbers["visible"])
     if not visible and _by_counts(c):
-        # A single count of zero is not believed.
-        visible = c.memory.evidence.frozen_most
+        # A single count of zero is not believed, the one before it is.
+        visible = max((depth.visible for depth in c.summary.depths[-2:]), default=0)
     prefetched = waiting_in_windows(c) if stuck_windows_since(c) is not None else 0
     reason = "no_progress" if prefetched or _receives(c, since) else "no_receives"
     passed = passed_over(c) if reason == "no_receives" else 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contract.replaying import ev
+from tests.core.driving import T0
 from tests.judge.driving import in_steps, judged
 
 DEAD_S, UNTIL_S = 300, 1_500
@@ -39,3 +40,13 @@ def test_two_counts_do() -> None:
 def test_a_count_with_messages_in_flight_is_believed() -> None:
     """It shows the consumers."""
     assert stall({900: 50}, {900: 3})[1] == (900, "resolved")
+
+
+def test_the_evidence_is_that_of_the_count_before_a_wrong_one() -> None:
+    """Delayed messages wait for no consumer."""
+    usual = {"visible": 5, "in_flight": 0, "delayed": 95}
+    counts = [ev("queue_state", at, attributes=usual if at != 900 else dict.fromkeys(usual, 0)) for at in range(0, 960, 30)]
+    found = judged(in_steps(counts, 10, 960)).snapshots
+    evidence = {(s.at_ms - T0) // 1000: one.evidence for s in found for one in s.firing}
+    assert [evidence[at]["visible"] for at in (890, 900, 910, 930)] == [5, 5, 5, 5]
+    assert "with 5 messages visible" in evidence[900]["summary"]
