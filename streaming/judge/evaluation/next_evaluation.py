@@ -25,9 +25,16 @@ from streaming.judge.findings.lasting import is_lasting, is_timed
 from streaming.judge.findings.signals import SignalKey
 from streaming.judge.folding.failing import FOLDED_AFTER_MS
 from streaming.judge.history.history import DENSE_MS, SAMPLE_EVERY_MS
-from streaming.judge.knowledge.basis import FEWEST_PASSED, PASSED_OVER_KEPT_MS, QUIET_MS, some_went_unseen
+from streaming.judge.knowledge.basis import (
+    FEWEST_PASSED,
+    PASSED_OVER_KEPT_MS,
+    QUIET_MS,
+    some_went_unseen,
+    unseen_receives_slide,
+)
 from streaming.judge.knowledge.evidence import AGREEING_COUNTS, AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, RECEIVING_MS, unheard_from
+from streaming.judge.knowledge.windows import FEWEST_FAILED, UNENDED_MS, nothing_ever_ends
 from streaming.judge.rules.config import may_near_fifo_limit, misconfigured_since
 from streaming.judge.rules.consumers import ZOMBIE_GRACE_MS, connected_since, strategy_verdicts
 from streaming.judge.rules.dead_letters import counted_arrivals, expires_by
@@ -71,7 +78,12 @@ def next_evaluation(
     ):
         return NextEvaluation(c.now, NEVER)
     # What a window held when it began is known from samples, and how the deliveries of consumers ended from marks.
-    slides = c.memory.consumer_marks or any(total.slides(c) for total in (FAILED, OUTLIVED, RETRIED))
+    slides = (
+        c.memory.consumer_marks
+        or any(total.slides(c) for total in (FAILED, OUTLIVED, RETRIED))
+        or unseen_receives_slide(c)
+        or _ends_may_turn_out_unseen(c)
+    )
     moments = (_soon(c), *_moments(c)) if slides else _moments(c)
     return NextEvaluation(_first(c.now, moments), _first(c.now, _refreshes(c, found)))
 
@@ -186,6 +198,14 @@ def _may_slide(c: Context) -> bool:
     if not 0 < c.tracked < c.recent.peak:
         return False
     return c.tracked < max(recent.since(c.now - WINDOW_MS)["unsettled"].tolist(), default=0)
+
+
+def _ends_may_turn_out_unseen(c: Context) -> bool:
+    """Whether time alone may show that acknowledgements are not reported: see `acknowledgements_are_unseen`."""
+    if c.summary.total("received") < FEWEST_FAILED or not nothing_ever_ends(c):
+        return False
+    received_at = c.recent.times[last_change(c.recent, "received") or 0]
+    return c.now <= received_at + UNENDED_MS
 
 
 def _moments(c: Context) -> Iterator[int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from streaming.core.reporting.report import AGE_SCOPES, OrderedQueueReport
 from streaming.core.state.queues import Depth
+from streaming.judge.history.history import AGE_TO_GAP
 from streaming.judge.history.window import Window
 from streaming.judge.knowledge.evidence import REPORTS_LAG_MS, Evidence
 from streaming.judge.knowledge.windows import no_ends_reported
@@ -180,6 +181,15 @@ def many_receives_are_unseen(c: Context) -> bool:
     samples, since = c.samples_of(SIDES_MS), c.now - SIDES_MS
     unseen = samples.change("unseen_receives", since)
     return unseen > FEWEST_PASSED and unseen > MOST_GONE_UNSEEN_RATIO * samples.change("received", since)
+
+
+def unseen_receives_slide(c: Context) -> bool:
+    """Whether time alone may change `many_receives_are_unseen`: enough of them are within its period, or were a while ago."""
+    if c.memory.evidence.has_counts() or not c.summary.total("unseen_receives"):
+        return False
+    # Older samples are further apart, and more so with age: another look may begin with an earlier one.
+    samples = c.samples_of(SIDES_MS + SIDES_MS // AGE_TO_GAP)
+    return samples.value("unseen_receives", -1) - samples.value("unseen_receives", 0) > FEWEST_PASSED
 
 
 def _went_unseen(c: Context) -> int:

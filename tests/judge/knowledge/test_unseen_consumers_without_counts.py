@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.replaying import ev
-from tests.core.driving import T0
-from tests.judge.driving import in_steps, judged
+from tests.core.driving import T0, run_steps
+from tests.judge.driving import SETTINGS, in_steps, judged, judged_reports
 
 WINDOW_S, UNTIL_S = 30, 1_500
 
@@ -46,3 +46,13 @@ def test_a_few_lost_reports_change_nothing() -> None:
     messages = [e for n in range(280) for e in one(n, 5 * n, [True])]
     lost = [e for n in range(4) for e in one(1_000 + n, 300, [False, True])]
     assert {basis for basis, _ in bases(messages, lost).values()} == {"messages"}
+
+
+def test_it_ends_after_a_quarter_of_an_hour_in_a_queue_that_has_gone_quiet_too() -> None:
+    """Nothing arrives any more, so that only time shows it."""
+    events = sorted((e for n in range(30) for e in one(n, 5 * n, [False, True])), key=lambda e: e["at"])
+    tracked = run_steps(in_steps(events, 10, UNTIL_S), SETTINGS)
+    seldom, always = judged_reports(tracked), judged_reports(tracked, every_queue=True)
+    partial = [[s.at_ms - T0 for s in found.snapshots for q in s.queues if q.basis == "partial"] for found in (seldom, always)]
+    assert partial[0] == partial[1]
+    assert 1_000_000 < partial[0][-1] < 1_200_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.replaying import ev
-from tests.judge.driving import Judged, in_steps, judged
+from tests.core.driving import run_steps
+from tests.judge.driving import SETTINGS, Judged, in_steps, judged, judged_reports
 
 UNTIL_S = 1_500
 
@@ -42,3 +43,16 @@ def test_consumers_that_the_broker_counts_are_judged() -> None:
     """It would count fewer messages if they had acknowledged any."""
     state = {"prefetch": 1000, "dispatched": 75, "connected": True}
     assert "SlowConsumer" in fired(seen(ev("consumer_state", 60, system="activemq", consumer="c0", attributes=state)))
+
+
+def test_it_is_noticed_as_soon_where_nothing_follows() -> None:
+    """A minute after the twentieth receive, though no event arrives by then."""
+    events = []
+    for n in range(25):
+        about = {"system": "activemq", "message_id": f"m{n}"}
+        events += [ev("sent", 4 * n, **about), ev("received", 4 * n + 1, consumer="c", **about)]
+    tracked = run_steps(in_steps(events, 10, 400), SETTINGS)
+    seldom, always = judged_reports(tracked), judged_reports(tracked, every_queue=True)
+    bases = [[q.basis for s in found.snapshots for q in s.queues] for found in (seldom, always)]
+    assert bases[0] == bases[1]
+    assert bases[0].index("partial") == 14
