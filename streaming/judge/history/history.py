@@ -74,6 +74,11 @@ class History:
     __hash__ = None  # type: ignore[assignment] # it changes with every evaluation
 
     @property
+    def first_at(self) -> int:
+        """Return when the oldest sample was kept, 0 before the first."""
+        return self._samples[0].at if self._samples else 0
+
+    @property
     def last_at(self) -> int:
         """Return when the latest sample was kept, 0 before the first."""
         return self._samples[-1].at if self._samples else 0

@@ -35,10 +35,10 @@ def _outlived(c: Context) -> _Outlived | None:
     window_ms = OUTLIVED.window_ms(c)
     samples, since = c.samples_of(window_ms), c.now - window_ms
     outlived = samples.change("outlived", since)
-    # Of a queue first seen within this period, all receives are of this period, those before the first sample as well. Work that
-    # takes longer than the period was received before it.
-    is_new = samples.times[0] > since
-    received = max(samples.value("received", -1) if is_new else samples.change("received", since), outlived)
+    # Where the first of all samples is of this period, so are all receives, those before that sample as well. Work that takes
+    # longer than the period was received before it.
+    all_are = c.history.first_at > since
+    received = max(samples.value("received", -1) if all_are else samples.change("received", since), outlived)
     return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
 
 
