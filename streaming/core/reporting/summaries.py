@@ -70,11 +70,11 @@ def make_summaries(queues: MergedQueues, places: Sequence[int]) -> list[QueueSum
 
 def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Array, most_losses: int) -> None:
     """Add what one shard reports; `rows`: each queue's row there, -1 where the shard does not know it."""
-    for i, counts in rows_of(shard.depths, rows):
+    for i, counts in _rows_of(shard.depths, rows):
         # How long a shard keeps counts depends on the events it has seen.
         if len(counts) > len(summaries[i].depths):
             summaries[i].depths = [Depth(*count) for count in counts]
-    for i, tracked in rows_of(shard.tracked_at_counts, rows):
+    for i, tracked in _rows_of(shard.tracked_at_counts, rows):
         at_counts = summaries[i].tracked_at_counts
         for at, *numbers in tracked:
             so_far = at_counts.get(at, TrackedAtCount())
@@ -98,7 +98,7 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
         summaries[i].consumers = _merge_consumers(summaries[i].consumers, [holder_of(one) for one in found])
     of_consumers = shard.consumer_states
     reports = (of_consumers.queue, of_consumers.names, of_consumers.at, of_consumers.texts, of_consumers.dispatched_at)
-    for i, found in rows_of(reports, rows):
+    for i, found in _rows_of(reports, rows):
         for consumer, at, text, dispatched_at in found:
             summaries[i].consumer_states[consumer] = ConsumerState(at, read_attributes(text), dispatched_at)
     known = nonzero(rows >= 0)
@@ -111,18 +111,21 @@ def _add_shard(summaries: Sequence[QueueSummary], shard: QueueColumns, rows: Arr
 
 def _named(columns: NamedColumns, rows: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
     """Yield the index of each of `rows` that has any, with its consumers or groups as tuples, each with its name first."""
-    return rows_of((columns.queue, columns.names, *columns.values), rows)
+    return _rows_of((columns.queue, columns.names, *columns.values), rows)
 
 
-def rows_of(columns: Sequence[Any], rows: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+def _rows_of(columns: Sequence[Any], rows: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
     """Yield the index of each of `rows` that has any, with its part of the columns as tuples.
 
     The first column has the row of each, ascending.
     """
     owner, *fields = columns
-    if not len(owner):
-        return
-    starts, stops = (np.searchsorted(owner, rows, side=side) for side in ("left", "right"))
+    if len(owner):
+        yield from slices_of(fields, *(np.searchsorted(owner, rows, side=side) for side in ("left", "right")))
+
+
+def slices_of(fields: Sequence[Any], starts: Array, stops: Array) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+    """Yield the index of each slice that is not empty, with its part of the columns as tuples."""
     some = nonzero(stops > starts)
     starts, lengths = starts[some], (stops - starts)[some]
     ends = np.cumsum(lengths)
