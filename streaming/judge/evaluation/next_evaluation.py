@@ -270,7 +270,7 @@ def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
     """Yield times at which more may be known of the queue or said of what was found, past ones among them."""
     summary, e = c.summary, c.memory.evidence
     counted = summary.depths[-1].unsettled if summary.depths else c.broker_counts.get("visible", 0)
-    if (c.basis != "messages" and (c.tracked or counted)) or any(map(is_timed, found)) or is_overdue(c):
+    if (c.judged_by_counts and (c.tracked or counted)) or any(map(is_timed, found)) or is_overdue(c):
         # Bounds, shares, durations and yesterday's rate change with every sample. Such queues are not all judged in one step.
         yield _soon(c)
     steady = is_steady(c)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.contract.replaying import ev
-from tests.core.driving import T0
-from tests.judge.driving import Judged, in_steps, judged
+from tests.core.driving import T0, run_steps
+from tests.judge.driving import SETTINGS, Judged, in_steps, judged, judged_reports
 
 pytestmark = pytest.mark.simulation
 
@@ -152,3 +152,16 @@ def test_without_counts_the_age_of_a_visible_message_is_not_exact() -> None:
     queue = found.snapshots[-1].queues[0]
     assert "all" in queue.exact_ages
     assert "visible" not in queue.exact_ages
+
+
+def test_the_age_of_a_visible_message_follows_the_samples_where_nothing_happens() -> None:
+    """Which of the last sends a count leaves visible depends on when samples were taken, and on the time since the count."""
+    events = [ev("sent", at, message_id=name) for at, name in ((237, "a"), (257, "b"), (277, "c"), (297, "d"), (314, "e"))]
+    events += [ev("deleted", at, message_id=name) for at, name in ((249, "a"), (290, "c"), (312, "d"))]
+    for at, visible, in_flight in ((0, 0, 0), (240, 0, 2), (300, 1, 2)):
+        events.append(ev("queue_state", at, attributes={"visible": visible, "in_flight": in_flight, "delayed": 0}))
+    events = [{**event, "system": "activemq"} for event in sorted(events, key=lambda e: e["at"])]
+    tracked = run_steps(in_steps(events, 15, 345), SETTINGS)
+    seldom, always = judged_reports(tracked), judged_reports(tracked, every_queue=True)
+    ages = [[(s.at_ms - T0, q.oldest_ms.get("visible")) for s in found.snapshots for q in s.queues] for found in (seldom, always)]
+    assert ages[0] == ages[1]
