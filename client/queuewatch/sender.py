@@ -91,6 +91,7 @@ class BackgroundSender:
         self._starting = threading.RLock()
         self._running = threading.Lock()
         self._give_up_s: float | None = None
+        self._overflow_said = 0
         self._ended = False
         self._thread: threading.Thread | None = None
         self._finalizer_registered = False
@@ -278,11 +279,19 @@ class BackgroundSender:
         events = self._box.take(self._max_batch)
         if not events:
             return 0
-        lines = [line for event in events if (line := _encode(event)) is not None]
+        lines = [line for event in events if (line := self._encoded(event)) is not None]
         self._count(dropped_refused=len(events) - len(lines))
         for record in _records(lines, self.transport.max_bytes):
             self._deliver(record)
+        self._say_overflow()  # here, because under load `_drain` does not end
         return len(events)
+
+    def _encoded(self, offered: Event | Unbuilt) -> bytes | None:
+        try:
+            return encode_line(built(offered))
+        except Exception as error:  # any error costs this event, not the thread
+            self._report(error, "an event cannot be encoded: ")
+            return None
 
     def _deliver(self, lines: list[bytes]) -> None:
         """Send one record until it is delivered, refused for good, or the time is up."""
@@ -352,13 +361,25 @@ class BackgroundSender:
             # must be sent before that one closes the producer.
             atexit.register(self._flush_at_exit)
 
-    def _report(self, error: Exception) -> None:
-        text = redact(str(error) or type(error).__name__)
+    def _report(self, error: Exception, problem: str = "") -> None:
+        text = redact(f"{problem}{str(error) or type(error).__name__}")
         with self._counting:
             self._stats.send_errors += 1
             self._stats.last_error = text
         if self._may_warn():
-            log_warning("telemetry is not sent: %s", text)
+            lost = self._unsaid_overflow()
+            log_warning("telemetry is not sent: %s%s", text, f"; meanwhile {lost} events were dropped" if lost else "")
+
+    def _say_overflow(self) -> None:
+        """Warn of events dropped because the buffer was full: a destination may accept all that it gets, but too slowly."""
+        if self._box.overflow > self._overflow_said and self._may_warn():
+            lost = self._unsaid_overflow()
+            log_warning("%d telemetry events were dropped: more than %d waited to be sent", lost, self._max_buffered)
+
+    def _unsaid_overflow(self) -> int:
+        lost = self._box.overflow - self._overflow_said
+        self._overflow_said += lost
+        return lost
 
     def _may_warn(self) -> bool:
         """Return whether the next warning is due, at most one a minute; if so, start the next minute."""
@@ -367,13 +388,6 @@ class BackgroundSender:
         if due:
             self._warned_s = now_s
         return due
-
-
-def _encode(offered: Event | Unbuilt) -> bytes | None:
-    try:
-        return encode_line(built(offered))
-    except Exception:  # any error costs this event, not the thread
-        return None
 
 
 def _records(lines: list[bytes], max_bytes: int) -> list[list[bytes]]:

@@ -82,6 +82,40 @@ def test_overflow_is_dropped_and_counted_and_offer_never_blocks() -> None:
     sender.close()
 
 
+def test_a_destination_that_accepts_everything_too_slowly_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """No attempt fails, so that nothing else says that events are missing."""
+    slow = Broken()
+    slow.gate.clear()
+    sender = BackgroundSender(slow, max_buffered=10, linger_s=0.01)
+    sender.offer(events(10))
+    until(lambda: slow.attempts == 1, "it was tried")
+    sender.offer(events(7))
+    slow.gate.set()
+    assert sender.flush()
+    assert [record.getMessage() for record in caplog.records] == [
+        "queuewatch: 7 telemetry events were dropped: more than 10 waited to be sent"
+    ]
+    sender.close()
+
+
+def test_an_outage_is_logged_with_the_number_of_dropped_events(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each warning says how many were dropped since the one before."""
+    monkeypatch.setattr("queuewatch.sender._WARN_EVERY_S", 0.0)
+    broken = Broken(later())
+    sender = BackgroundSender(broken, max_buffered=10, linger_s=0.01)
+    sender.offer(events(10))
+    until(lambda: broken.attempts == 1, "it was tried")
+    sender.offer(events(7))
+    until(lambda: "meanwhile" in caplog.text, "it was logged")
+    broken.error = None
+    assert sender.flush()
+    said = [record.getMessage() for record in caplog.records if record.getMessage().endswith("dropped")]
+    assert said == ["queuewatch: telemetry is not sent: the other side is down; meanwhile 7 events were dropped"]
+    sender.close()
+
+
 def test_a_broken_transport_is_retried_until_it_works() -> None:
     """No accepted event is lost, and the reason is visible in the counters."""
     broken = Broken(later())
@@ -129,14 +163,19 @@ def test_a_record_too_large_for_the_destination_is_halved() -> None:
     sender.close()
 
 
-def test_an_event_that_json_cannot_represent_is_dropped_alone() -> None:
-    """An application's attribute may hold any object."""
+def test_an_event_that_json_cannot_represent_is_dropped_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """An application's attribute may hold any object. The log says why the event is missing."""
     kept = Kept()
     sender = BackgroundSender(kept)
     sender.offer([{"n": 1}, {"n": object()}, {"n": float("nan")}, {"n": "\ud800"}, {"n": 2}])
     assert sender.flush()
     assert kept.events() == [{"n": 1}, {"n": 2}]
     assert sender.stats().dropped_refused == 3
+    (record,) = caplog.records  # at most one a minute
+    assert record.getMessage() == (
+        "queuewatch: telemetry is not sent: an event cannot be encoded: Object of type object is not JSON serializable"
+    )
+    assert str(sender.stats().last_error).startswith("an event cannot be encoded: ")
     sender.close()
 
 
