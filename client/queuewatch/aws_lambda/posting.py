@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import hmac
 import http.client
@@ -11,14 +10,13 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from queuewatch.places import region_of_url
 from queuewatch.tls import HTTP_FIX, is_plain_text
 from queuewatch.transports import SendError, Transport, open_transport
-from queuewatch.transports.deadline import HttpConnection, HttpsConnection
+from queuewatch.transports.deadline import HttpConnection, HttpsConnection, KeptContext
 from queuewatch.transports.http import NEVER_RETRIED, HttpTransport, explained, post_headers
 from queuewatch.transports.sqs import MAX_BYTES, TOO_LARGE, body_of
 
@@ -61,10 +59,8 @@ class _Connection:
         self.path = parts.path or "/"
         self._target = f"{self.path}?{parts.query}" if parts.query else self.path
         self.netloc = parts.netloc
-        kind = HttpsConnection if parts.scheme == "https" else HttpConnection
-        self._make: Callable[[], http.client.HTTPConnection] = functools.partial(
-            kind, parts.hostname or "", parts.port, timeout=_TIMEOUT_S
-        )
+        self._host, self._port = parts.hostname or "", parts.port
+        self._tls = KeptContext() if parts.scheme == "https" else None
         self._open: http.client.HTTPConnection | None = None
 
     def post(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -95,9 +91,16 @@ class _Connection:
             if not kept:
                 self.close()
             return answer.status, body
-        except BaseException:
+        except BaseException as error:
+            if self._tls is not None:
+                self._tls.failed(error)
             self.close()
             raise
+
+    def _make(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return HttpConnection(self._host, self._port, timeout=_TIMEOUT_S)
+        return HttpsConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._tls.get())
 
     def close(self) -> None:
         if self._open is not None:
