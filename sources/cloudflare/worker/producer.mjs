@@ -53,7 +53,11 @@ export function watchProducers(watcher, env, onReport, known = new WeakMap()) {
  * @param {() => void} onReport
  */
 function watchQueue(watcher, queue, name, onReport) {
-  /** @param {Promise<any>} answer @param {{ body: any, delayS: number | undefined }[]} messages */
+  // Ids and delays are read when the runtime has taken the messages: until it answers, the application may
+  // change them.
+  /** @param {any} body @param {number | undefined} delayS */
+  const taken = (body, delayS) => ({ id: watcher.messageIdOf(() => body), delayS });
+  /** @param {Promise<any>} answer @param {ReturnType<typeof taken>[]} messages */
   const note = (answer, messages) => {
     Promise.resolve(answer)
       .then((result) => {
@@ -69,7 +73,7 @@ function watchQueue(watcher, queue, name, onReport) {
   };
   const methods = {
     send: (/** @type {any[]} */ ...args) =>
-      note(queue.send(...args), [{ body: args[0], delayS: safeDelay(args[1]) }]),
+      note(queue.send(...args), [taken(args[0], safeDelay(args[1]))]),
     sendBatch: (/** @type {any[]} */ ...args) => {
       /** @type {any[]} */
       const passed = [];
@@ -80,7 +84,7 @@ function watchQueue(watcher, queue, name, onReport) {
       // them.
       return note(
         answer,
-        passed.map((message) => ({ body: message?.body, delayS: safeDelay(message) ?? forAll })),
+        passed.map((message) => taken(message?.body, safeDelay(message) ?? forAll)),
       );
     },
   };
@@ -96,14 +100,13 @@ function watchQueue(watcher, queue, name, onReport) {
 /**
  * @param {Watcher} watcher
  * @param {string} queue
- * @param {{ body: any, delayS: number | undefined }[]} messages
+ * @param {{ id: string | undefined, delayS: number | undefined }[]} messages
  * @param {number} atMs
  */
 function sentEvents(watcher, queue, messages, atMs) {
   /** @type {import("./outbox.mjs").Event[]} */
   const events = [];
-  for (const { body, delayS } of messages) {
-    const id = watcher.messageIdOf(() => body);
+  for (const { id, delayS } of messages) {
     if (id === undefined) continue;
     /** @type {import("./outbox.mjs").Event} */
     const event = { ...about(watcher.subject(queue), "sent", atMs), message_id: id, sent_at: atMs };
