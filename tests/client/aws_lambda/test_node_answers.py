@@ -122,3 +122,25 @@ def test_the_wrapped_handler_declares_as_many_parameters_as_the_function(node: N
     """
     command = [node.executable, "--input-type=module", "--eval", script]
     assert json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout) == [0, 2, 3]
+
+
+def test_an_error_whose_name_cannot_be_read_passes_unchanged(node: Node) -> None:
+    """A name may be any value, and a getter may throw: neither may replace the function's own error, for which it retries."""
+    wrapper = node.layer / "nodejs/node_modules/queuewatch-lambda/wrapper.mjs"
+    script = f"""
+        import {{ wrap }} from "{wrapper.as_uri()}";
+        const named = Object.assign(new Error("charge failed"), {{ name: Symbol("own") }});
+        const throwing = new Error("charge failed");
+        Object.defineProperty(throwing, "name", {{ get() {{ throw new Error("of the getter"); }} }});
+        const found = [];
+        for (const own of [named, throwing]) {{
+          const settings = {{ to: "http://127.0.0.1:9", sendMs: 0, earlyMs: 1000 }};
+          const handler = wrap(async () => {{ throw own; }}, settings);
+          const failed = (error) => found.push(error === own);
+          await handler({json.dumps(event("m0"))}, {{}}).catch(failed);
+          await handler({json.dumps(event("m0"))}, {{}}, failed).catch(failed);
+        }}
+        console.log(JSON.stringify(found));
+    """
+    command = [node.executable, "--input-type=module", "--eval", script]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout) == [True] * 4

@@ -9,7 +9,15 @@ const whole = (reason) => ({ reason, whole: true, back: new Set() });
 
 /** The outcome of a failed handler: every message comes back. The error's message may contain message data. */
 export function failed(error) {
-  return whole(`raised ${error instanceof Error ? error.name : typeof error}`);
+  return whole(`raised ${nameOf(error)}`);
+}
+
+function nameOf(error) {
+  try {
+    return error instanceof Error ? `${error.name}` : typeof error;
+  } catch {
+    return "Error"; // a name that is no text, or a getter that throws: the runtime must get the function's own error
+  }
 }
 
 export const timedOut = () => whole("timed out");
