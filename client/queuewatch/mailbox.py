@@ -92,6 +92,8 @@ class Mailbox:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for events or a waiter; return False on a timeout."""
+        if timeout_s is not None:
+            timeout_s = min(timeout_s, threading.TIMEOUT_MAX)  # a longer one, such as a folder's `max_age_s`, is an OverflowError
         try:
             self._bell.get(timeout=timeout_s)
         except queue.Empty:

@@ -14,7 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from queuewatch import SendError
+from queuewatch.sender import BackgroundSender
 from queuewatch.transports.spool import SpoolTransport
+from tests.waiting import until
 
 
 def shown(folder: Path) -> list[bytes]:
@@ -37,6 +39,18 @@ def test_spool_files_appear_complete_by_size_and_by_age(tmp_path: Path) -> None:
     assert shown(folder) == [b"1234\n5678\n", b"9\n"]
     spool.close()
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_file_may_be_filled_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    """An age beyond what a thread can wait for means that only the size counts."""
+    sender = BackgroundSender(SpoolTransport(str(tmp_path), max_file_bytes=20, max_age_s=1e300), linger_s=0.01)
+    sender.offer([{"n": 0}])
+    until(lambda: sender.stats().sent == 1, "the first was sent")
+    sender.offer([{"n": number} for number in range(1, 4)])
+    until(lambda: sender.stats().sent == 4, "those after it were sent")
+    assert shown(tmp_path) == [b'{"n":0}\n{"n":1}\n{"n":2}\n']
+    assert sender.flush()
+    sender.close()
 
 
 def test_a_file_in_place_of_the_folder_is_said_to_be_none(tmp_path: Path) -> None:
