@@ -51,7 +51,8 @@ class SqsHooks:
         if not self.active or operation not in OPERATIONS or MARK in context or context.get("is_presign_request"):
             return
         try:
-            call = Call(operation, params, context.get("client_region"), self._clock_ns() // 1_000_000)
+            seen = _as_they_are(params) if "Entries" in params else params
+            call = Call(operation, seen, context.get("client_region"), self._clock_ns() // 1_000_000)
             added, strip = _ask(params, model, self._lineage_attribute) if operation == _RECEIVE else ({}, None)
             context[MARK] = (self, call, strip)
             # Last: whatever interrupts this, no response has attributes that `after` does not remove.
@@ -125,6 +126,14 @@ class _Strip:
 
 
 _NOTHING_ASKED: Final = _Strip(frozenset(), False)
+
+
+def _as_they_are(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with a copy of the entries, whose list another task or thread may change during the call."""
+    entries = params["Entries"]
+    if not isinstance(entries, (list, tuple)):
+        return params  # botocore refuses it
+    return {**params, "Entries": [{**entry} if isinstance(entry, dict) else entry for entry in entries]}
 
 
 def _ask(params: dict[str, Any], model: Any, lineage_attribute: str | None) -> tuple[dict[str, Any], _Strip | None]:

@@ -39,6 +39,34 @@ def test_what_the_application_changes_after_a_call_is_not_reported(moto_sqs: Any
     watching.unwatch()
 
 
+def test_what_another_task_changes_during_a_call_is_not_reported(moto_sqs: Any, kept: Kept) -> None:
+    """Tasks of an asynchronous application may share the list that one of them is sending."""
+    client = sqs.client(moto_sqs.endpoint)
+    url = new_queue(client)
+    watching = watch(client, kept, consumer="worker-1", linger_s=60)
+    entries: list[Any] = []
+
+    def meanwhile(**_: object) -> None:
+        entries[0] |= {"Id": "2", "ReceiptHandle": "changed", "DelaySeconds": 9}
+        entries.clear()
+
+    client.meta.events.register("before-send.sqs", meanwhile)
+    entries.append({"Id": "1", "MessageBody": "x", "DelaySeconds": 0})
+    [done] = client.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]
+    client.meta.events.unregister("before-send.sqs", meanwhile)
+    [got] = client.receive_message(QueueUrl=url)["Messages"]
+    client.meta.events.register("before-send.sqs", meanwhile)
+    entries.append({"Id": "1", "ReceiptHandle": got["ReceiptHandle"]})
+    client.delete_message_batch(QueueUrl=url, Entries=entries)
+    assert reported(watching, kept, "type", "message_id") == [
+        ("sent", done["MessageId"]),
+        ("received", done["MessageId"]),
+        ("deleted", done["MessageId"]),
+    ]
+    assert watching.stats()["hook_errors"] == 0
+    watching.unwatch()
+
+
 def test_no_message_body_is_kept_in_the_buffer(moto_sqs: Any, kept: Kept) -> None:
     """Twenty thousand bodies of 1 MiB would fill the memory."""
     client = sqs.client(moto_sqs.endpoint)
