@@ -88,7 +88,7 @@ export class Outbox {
         this.#pause(answer.pauseMs);
         return;
       } else {
-        this.#dropped += events.length;
+        this.#drop(events);
       }
     }
   }
@@ -122,8 +122,19 @@ export class Outbox {
     this.#unsure.splice(0, Math.max(0, this.#unsure.length - this.#maxEvents));
     const excess = this.#waiting.length - this.#maxEvents;
     if (excess <= 0) return;
-    this.#waiting.splice(0, excess);
-    this.#dropped += excess;
+    this.#drop(this.#waiting.splice(0, excess));
+  }
+
+  /**
+   * Count events that are given up, and those that they would have reported as given up.
+   *
+   * @param {Event[]} events
+   */
+  #drop(events) {
+    for (const { attributes } of events) {
+      const { telemetry_dropped = 0 } = /** @type {{ telemetry_dropped?: number }} */ (attributes ?? {});
+      this.#dropped += 1 + telemetry_dropped;
+    }
   }
 }
 

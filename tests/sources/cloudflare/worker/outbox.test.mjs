@@ -117,6 +117,17 @@ test("a full outbox drops the oldest and counts them", async () => {
   assert.equal(outbox.takeDropped(), 2);
 });
 
+test("what a dropped event would have reported as dropped is counted on", async () => {
+  const outbox = new Outbox({ maxEvents: 3, lostAfterMs: 1_000 });
+  outbox.add(events(5));
+  outbox.add([{ type: "batch", attributes: { size: 1, telemetry_dropped: outbox.takeDropped() } }]);
+  outbox.add(events(3));
+  assert.equal(outbox.takeDropped(), 2 + 1 + 3);
+  outbox.add([{ type: "batch", attributes: { size: 1, telemetry_dropped: 6 } }]);
+  await outbox.flush(target(REFUSED));
+  assert.equal(outbox.takeDropped(), 1 + 6 + 3);
+});
+
 test("a post whose invocation ended is sent once more, with what is new, and not again", async () => {
   mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
   try {
