@@ -12,12 +12,13 @@ export const MAX_EVENTS_PER_POST = 600;
 
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
+const WARN_EVERY_MS = 60_000;
 
 /**
  * @typedef {Record<string, unknown>} Event
  * @typedef {{ unsure: Event[], fresh: Event[], sinceMs: number }} Parcel `unsure` ones are in their second
  *   post
- * @typedef {{ taken: true } | { taken: false, again: boolean, pauseMs?: number }} Answer
+ * @typedef {{ taken: true } | { taken: false, again: boolean, pauseMs?: number, why?: string }} Answer
  *   `again: false` means the other side read the events and will never take them
  * @typedef {{ send(events: Event[]): Promise<Answer> }} Target
  */
@@ -32,16 +33,19 @@ export class Outbox {
   #failures = 0;
   #notBeforeMs = 0;
   #dropped = 0;
+  #warnedMs = -Infinity;
   #maxEvents;
   #lostAfterMs;
+  #warn;
 
   /**
-   * @param {{ maxEvents: number, lostAfterMs: number }} limits `lostAfterMs` is how long a post may stay
-   *   unanswered before its events are sent again
+   * @param {{ maxEvents: number, lostAfterMs: number, warn?: (text: string) => void }} options `lostAfterMs` is
+   *   how long a post may stay unanswered before its events are sent again
    */
-  constructor({ maxEvents, lostAfterMs }) {
+  constructor({ maxEvents, lostAfterMs, warn = (text) => console.warn(text) }) {
     this.#maxEvents = maxEvents;
     this.#lostAfterMs = lostAfterMs;
+    this.#warn = warn;
   }
 
   /** Events given up since the last call: the outbox was full, or the other side refused them. */
@@ -80,6 +84,7 @@ export class Outbox {
       const answer = await attempt(target, events);
       // Given up meanwhile: whatever the answer is, another post carries these events now.
       if (!this.#underWay.delete(parcel)) return;
+      if (!answer.taken) this.#say(answer.why ?? "no answer");
       if (answer.taken) {
         this.#failures = 0;
       } else if (answer.again) {
@@ -98,6 +103,22 @@ export class Outbox {
     const grown = FIRST_PAUSE_MS * 2 ** Math.min(this.#failures, 10);
     this.#failures += 1;
     this.#notBeforeMs = Date.now() + Math.min(Math.max(grown, askedForMs ?? 0), LONGEST_PAUSE_MS);
+  }
+
+  /**
+   * Log why nothing arrives: nobody else can, and a wrong token stays wrong.
+   *
+   * @param {string} why
+   */
+  #say(why) {
+    const nowMs = Date.now();
+    if (nowMs - this.#warnedMs < WARN_EVERY_MS) return;
+    this.#warnedMs = nowMs;
+    try {
+      this.#warn(`queuewatch: telemetry is not sent: ${why}`);
+    } catch {
+      // The console may be the application's own.
+    }
   }
 
   /** @param {number} nowMs */
@@ -146,7 +167,7 @@ export class Outbox {
 async function attempt(target, events) {
   try {
     return await target.send(events);
-  } catch {
-    return { taken: false, again: true };
+  } catch (error) {
+    return { taken: false, again: true, why: error instanceof Error ? error.message : undefined };
   }
 }

@@ -52,7 +52,13 @@ function eventsUrl(base) {
 async function post({ url, token, service, timeoutMs }, events) {
   /** @type {Record<string, string>} */
   const headers = { "content-type": "application/json" };
-  if (typeof token === "string" && token !== "") headers.authorization = `Bearer ${token}`;
+  const bearer = typeof token === "string" ? token.trim() : "";
+  // The error of fetch() may show it.
+  if (/[^\x20-\x7e]/.test(bearer)) {
+    const why = "QUEUEWATCH_TOKEN contains characters that are not allowed in a header";
+    return { taken: false, again: true, why };
+  }
+  if (bearer !== "") headers.authorization = `Bearer ${bearer}`;
   const init = {
     method: "POST",
     headers,
@@ -65,9 +71,10 @@ async function post({ url, token, service, timeoutMs }, events) {
   // An unread body holds one of the few connections an invocation may have.
   await response.body?.cancel();
   if (response.ok) return { taken: true };
-  if (REFUSED.has(response.status)) return { taken: false, again: false };
+  const why = `the service answered ${response.status}`;
+  if (REFUSED.has(response.status)) return { taken: false, again: false, why };
   const seconds = Number(response.headers.get("retry-after"));
-  return { taken: false, again: true, pauseMs: seconds > 0 ? seconds * 1000 : undefined };
+  return { taken: false, again: true, pauseMs: seconds > 0 ? seconds * 1000 : undefined, why };
 }
 
 /**

@@ -164,3 +164,34 @@ test("unanswered posts do not pile up", () => {
   }
   assert.ok(outbox.size <= 40, String(outbox.size));
 });
+
+test("the log says why nothing arrives, once a minute", async () => {
+  mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+  try {
+    /** @type {string[]} */
+    const said = [];
+    const outbox = new Outbox({ maxEvents: 10, lostAfterMs: 1_000, warn: (text) => said.push(text) });
+    const down = target({ ...LATER, why: "the service answered 401" });
+    outbox.add(events(1));
+    for (let i = 0; i < 5; i += 1) {
+      await outbox.flush(down);
+      mock.timers.tick(15_000);
+    }
+    assert.deepEqual(said, Array(2).fill("queuewatch: telemetry is not sent: the service answered 401"));
+    mock.timers.tick(60_000);
+    await outbox.flush(target(TAKEN));
+    assert.equal(said.length, 2);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+test("a log that raises costs no event", async () => {
+  const warn = () => {
+    throw new Error("of the application's console");
+  };
+  const outbox = new Outbox({ maxEvents: 10, lostAfterMs: 1_000, warn });
+  outbox.add(events(1));
+  await outbox.flush(target(LATER));
+  assert.equal(outbox.size, 1);
+});
