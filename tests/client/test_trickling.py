@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -17,6 +20,8 @@ from queuewatch.aws_lambda.posting import HttpPoster
 from queuewatch.cloudflare import PullConsumer, PullError
 from queuewatch.transports.http import HttpTransport
 from tests.client.transports import Kept
+from tests.services.node import find_node
+from tests.services.provider import Services
 
 TIMEOUT_S = 0.3
 ACCEPTED = "HTTP/1.1 202 Accepted\r\n"
@@ -103,6 +108,28 @@ def test_a_response_that_trickles_holds_no_pull_consumer(start: str) -> None:
     """The error is raised once the timeout is over."""
     with trickling(start) as trickle, pytest.raises(PullError):
         PullConsumer("a", "0123", queue="orders", to=Kept(), token="hush", base_url=trickle.url, timeout_s=TIMEOUT_S).pull()
+    assert trickle.hung_up.is_set()
+
+
+NODE_POSTING = Path(posting.__file__).parent / "node/posting.mjs"
+LONG = ACCEPTED + f"Content-Length: 1000000\r\n\r\n{'x' * 100_000}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [HEADER, CHUNK_SIZE, BODY, LONG], ids=["header", "size of a chunk", "body", "long body"])
+def test_a_response_that_trickles_holds_no_function_in_node(start: str, services: Services) -> None:
+    """As in Python, accepted events are not sent again, and no more than the start of a body is kept."""
+    script = f"""
+        import {{ HttpPoster }} from {json.dumps(NODE_POSTING.as_uri())};
+        const poster = new HttpPoster(process.argv[1], {{}});
+        const alive = setInterval(() => {{}}, 1000);
+        await poster.send(Buffer.from("{{}}")).then(() => console.log("sent"), (error) => console.log(error.message));
+        clearInterval(alive);
+    """
+    with trickling(start) as trickle:
+        command = [services.found(find_node).executable, "--input-type=module", "--eval", script, trickle.url]
+        said = subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout
+    assert ("does not answer" in said) if start is HEADER else said == "sent\n", said
     assert trickle.hung_up.is_set()
 
 

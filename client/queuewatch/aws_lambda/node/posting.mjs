@@ -19,6 +19,7 @@ const DOMAINS = {
   "eu-isoe-": "cloud.adc-e.uk",
 };
 const TIMEOUT_MS = 2000; // for one request; the invocation waits much less
+const MAX_ANSWER_BYTES = 65_536; // both destinations answer with less; of another's body, only the start is read
 const MAX_SHOWN = 300;
 
 // OpenSSL's words for an answer that is not TLS; which of them depends on its release.
@@ -62,18 +63,27 @@ class Connection {
 
   #post(payload, headers) {
     return new Promise((resolve, reject) => {
+      let answered; // the status has already said what happened to the events, whatever becomes of the body
       const options = { ...this.#options, headers: { ...headers, "Content-Length": payload.length } };
       const request = this.#client.request(options, (answer) => {
         const parts = [];
-        answer.on("data", (part) => parts.push(part));
-        answer.on("error", reject);
-        answer.on("end", () => resolve({ status: answer.statusCode, body: Buffer.concat(parts) }));
+        let size = 0;
+        const done = (answered = () => resolve({ status: answer.statusCode, body: Buffer.concat(parts) }));
+        answer.on("data", (part) => {
+          parts.push(part);
+          size += part.length;
+          if (size <= MAX_ANSWER_BYTES) return;
+          done();
+          request.destroy();
+        });
+        answer.on("error", done);
+        answer.on("end", done);
       });
       const timer = setTimeout(() => request.destroy(new Error("no answer in time")), TIMEOUT_MS);
       timer.unref();
       // A callback-style function ends when the event loop is empty; telemetry must not keep it running.
       request.on("socket", (socket) => socket.unref?.());
-      request.on("error", (error) => reject(Object.assign(error, { reusedSocket: request.reusedSocket })));
+      request.on("error", (error) => (answered ? answered() : reject(Object.assign(error, { reusedSocket: request.reusedSocket }))));
       request.on("close", () => clearTimeout(timer));
       request.end(payload);
     });
