@@ -68,8 +68,9 @@ async function post({ url, token, service, timeoutMs }, events) {
     signal: AbortSignal.timeout(timeoutMs),
   };
   const response = await (service ? service.fetch(url, init) : fetch(url, init));
-  // An unread body holds one of the few connections an invocation may have.
-  await response.body?.cancel();
+  // An unread body holds one of the few connections an invocation may have. The status has already said what
+  // happened to the events, whatever becomes of the body.
+  await response.body?.cancel().catch(() => {});
   if (response.ok) return { taken: true };
   const why = `the service answered ${response.status}`;
   if (REFUSED.has(response.status)) return { taken: false, again: false, why };

@@ -31,3 +31,9 @@ test("a token that no header can hold is named, and not shown", async () => {
   await target({ QUEUEWATCH_TOKEN: " hush\n" }, fetch).send([{}]);
   assert.equal(fetch.mock.calls[0].arguments[1].headers.authorization, "Bearer hush");
 });
+
+test("events that were taken are not sent again because of the rest of the answer", async () => {
+  const cancel = () => Promise.reject(new Error("Network connection lost."));
+  const { send } = target({}, async () => new Response(new ReadableStream({ cancel }), { status: 202 }));
+  assert.deepEqual(await send([{}]), { taken: true });
+});
