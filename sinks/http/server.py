@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from sinks.http.connections import Connections, LimitedConnection, LimitedListener, Loop
+
+log = logging.getLogger(__name__)
 
 _STOP_WITHIN_S = 5
 
@@ -66,6 +70,23 @@ class Tls:
 
     cert_file: Path
     key_file: Path
+    looked_at_every_s: float = 10.0
+    """How often the files are looked at for a renewed certificate."""
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Use the files for new connections. Raises `OSError` or `ValueError`, and leaves `context` as it is."""
+        # A certificate without its key would leave the context with neither the old pair nor the new one.
+        for checked in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            # Given no password at all, OpenSSL would ask for that of an encrypted key at the terminal, and wait.
+            checked.load_cert_chain(self.cert_file, self.key_file, password="")
+
+    def version(self) -> tuple[tuple[int, int, int], ...]:
+        """Return what changes with the files, whether they are written or replaced; empty while one is missing."""
+        try:
+            found = [file.stat() for file in (self.cert_file, self.key_file)]
+        except (OSError, ValueError):
+            return ()
+        return tuple((file.st_ino, file.st_size, file.st_mtime_ns) for file in found)
 
 
 def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | None = None) -> RunningServer:
@@ -87,6 +108,7 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
         ssl_certfile=tls.cert_file if tls else None,
         ssl_keyfile=tls.key_file if tls else None,
     )
+    version = tls.version() if tls else ()
     try:
         config.load()
     except (OSError, ValueError) as error:  # includes ssl.SSLError, and a NUL byte in a name
@@ -94,9 +116,17 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
         raise CannotListenError(f"http.tls cannot be used ({error}); configure a PEM certificate and its key") from error
     server = uvicorn.Server(config)
 
+    async def serve_until_stopped() -> None:
+        renewing = None
+        if tls is not None and config.ssl is not None:
+            renewing = asyncio.create_task(_use_renewed(tls, config.ssl, version))
+        await server.serve(sockets=[listener])
+        if renewing is not None:
+            renewing.cancel()
+
     def run() -> None:
         with asyncio.Runner(loop_factory=partial(Loop, connections.limits.handshake_within_s)) as runner:
-            runner.run(server.serve(sockets=[listener]))
+            runner.run(serve_until_stopped())
 
     thread = threading.Thread(target=run, name="queuewatch-http", daemon=True)
     thread.start()
@@ -105,6 +135,22 @@ def serve(app: Starlette, host: str = "127.0.0.1", port: int = 9400, tls: Tls | 
             raise CannotListenError(f"the HTTP service on {host}:{port} ended during startup; see the log")
         time.sleep(0.01)
     return RunningServer(host, listener.getsockname()[1], server, thread, app.state.stopping, "https" if tls else "http")
+
+
+async def _use_renewed(tls: Tls, context: ssl.SSLContext, version: tuple[tuple[int, int, int], ...]) -> None:
+    """Use a certificate that is renewed while the service runs: it runs longer than most certificates are valid."""
+    while True:
+        await asyncio.sleep(tls.looked_at_every_s)
+        found = tls.version()
+        if found in ((), version):
+            continue
+        version = found
+        try:
+            tls.load_into(context)
+        except (OSError, ValueError) as error:  # perhaps only one of the two files has been written yet
+            log.warning("the renewed certificate %s cannot be used (%s): the one before stays in use", tls.cert_file, error)
+        else:
+            log.info("new connections use the renewed certificate %s", tls.cert_file)
 
 
 def check_address(host: str, port: int, *, change: str) -> None:

@@ -136,7 +136,7 @@ def _content(file: Path) -> str:
 
 
 class TlsSection(Section):
-    """HTTPS with PEM files, which are read at start."""
+    """HTTPS with PEM files, which are read again when they change."""
 
     cert_file: Path | None = None
     """The certificate with its chain."""

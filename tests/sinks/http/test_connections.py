@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -340,7 +341,11 @@ def test_ingest_requires_only_its_own_token(start: StartService) -> None:
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     """A self-signed certificate for 127.0.0.1."""
-    folder = tmp_path_factory.mktemp("tls")
+    return certified(tmp_path_factory.mktemp("tls"))
+
+
+def certified(folder: Path) -> Tls:
+    """Write a self-signed certificate for 127.0.0.1 and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "queuewatch test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -417,6 +422,29 @@ def test_an_unusable_certificate_is_named(tls: Tls, tmp_path: Path) -> None:
     for unusable in (broken, Path("a\0b")):
         with pytest.raises(CannotListenError, match=r"http\.tls cannot be used"):
             serve(create_app(SnapshotStore()), port=0, tls=Tls(unusable, tls.key_file))
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The service runs for longer than a certificate is valid. Half of a renewed pair must not end the one in use."""
+    caplog.set_level("INFO", "sinks.http.server")
+    for name in ("new", "used"):
+        (tmp_path / name).mkdir()
+    new, used = certified(tmp_path / "new"), replace(certified(tmp_path / "used"), looked_at_every_s=0.05)
+    old = ssl.create_default_context(cafile=str(used.cert_file))
+    renewed = ssl.create_default_context(cafile=str(new.cert_file))
+    with serve(create_app(SnapshotStore()), port=0, tls=used) as server:
+
+        def answers(trusted: ssl.SSLContext) -> bool:
+            return httpx.get(f"{server.url}/-/healthy", verify=trusted).status_code == 200
+
+        assert answers(old)
+        new.cert_file.replace(used.cert_file)
+        until(lambda: "cannot be used" in caplog.text, "the certificate without its key is refused")
+        assert answers(old)
+        new.key_file.replace(used.key_file)
+        until(lambda: answers(renewed), "the renewed certificate is used", despite=httpx.TransportError)
+        with pytest.raises(httpx.ConnectError):
+            answers(old)
 
 
 NDJSON, PART = "application/x-ndjson", b"3\r\nabc\r\n"
