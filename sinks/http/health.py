@@ -13,20 +13,24 @@ from streaming.judge.snapshot import Snapshot
 
 
 class Health:
-    """`/-/healthy` and `/-/ready`."""
+    """`/-/healthy` and `/-/ready`.
+
+    They do not run in threads: those may all be busy with requests that take long, and a probe without an answer restarts the
+    process.
+    """
 
     def __init__(self, store: SnapshotStore, settings: HttpSettings) -> None:
         self._store = store
         self._settings = settings
 
-    def healthy(self, _: Request) -> Response:
+    async def healthy(self, _: Request) -> Response:
         """Answer 200 if the process is healthy; otherwise restart it."""
         fault = self._settings.job_fault() if self._settings.job_fault else None
         if fault is not None:
             return json_response({"healthy": False, "reasons": [fault]}, status=503)
         return json_response({"healthy": True})
 
-    def ready(self, _: Request) -> Response:
+    async def ready(self, _: Request) -> Response:
         """Answer 200 if the data can be trusted: data has flowed and the last batch is recent."""
         published = self._store.latest
         reasons = not_ready(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -47,6 +50,25 @@ def test_the_endpoints_answer_200_or_503_with_the_reasons(start: StartService) -
     assert "no batch" in answer.json()["reasons"][0]
     running = start(shop_snapshot()).client.get("/-/ready")
     assert (running.status_code, running.json()) == (200, {"ready": True, "reasons": []})
+
+
+def test_probes_are_answered_while_every_thread_is_busy(start: StartService) -> None:
+    """A probe that times out restarts the process: slow requests of one client must not lead to that."""
+    told = threading.Event()
+
+    def slow_clock() -> int:
+        told.wait(30)
+        return NOW_MS
+
+    client = start(shop_snapshot(), HttpSettings(clock_ms=slow_clock)).client
+    with ThreadPoolExecutor(50) as pool:
+        waiting = [pool.submit(client.get, "/api/v1/queues") for _ in range(50)]
+        try:
+            time.sleep(0.5)  # all of them have arrived
+            assert client.get("/-/healthy", timeout=5).status_code == 200
+        finally:
+            told.set()
+        assert {one.result().status_code for one in waiting} == {200}
 
 
 def test_a_job_that_hangs_is_not_ready_whatever_the_clock_shows(start: StartService) -> None:
