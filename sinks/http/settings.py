@@ -82,4 +82,4 @@ class HttpSettings:
     """Additional pages by path, for example `RUNBOOK_PATH`."""
     clock_ms: Callable[[], int] = wall_ms
     max_streams: int = 64
-    """Maximum browsers that are notified of each snapshot; additional ones poll."""
+    """Maximum browsers that are notified of each snapshot, of half the connections of `connections`; additional ones poll."""

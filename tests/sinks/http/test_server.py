@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import httpx
 import pytest
 
-from sinks.http import CannotListenError, HttpSettings, PortInUseError, create_app, serve
+from sinks.http import CannotListenError, ConnectionLimits, HttpSettings, PortInUseError, create_app, serve
 from sinks.store import SnapshotStore
 from tests.sinks.fakes import NOW_MS, shop_snapshot
 from tests.sinks.http.conftest import StartService
@@ -74,6 +75,20 @@ def test_a_stream_announces_each_new_snapshot(start: StartService) -> None:
         f'data: {{"version":1,"at_ms":{NOW_MS}}}',
         f'data: {{"version":2,"at_ms":{NOW_MS + 5_000}}}',
     ]
+
+
+def test_streams_leave_half_of_the_connections_of_an_address(start: StartService) -> None:
+    """Behind a proxy all browsers have its address: with as many pages open, nobody could open another one, or poll."""
+    service = start(shop_snapshot(), HttpSettings(connections=ConnectionLimits(per_address=8)))
+    request = b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    host, port = service.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        browsers = [stack.enter_context(socket.create_connection((host, int(port)), timeout=10)) for _ in range(7)]
+        for browser in browsers:
+            browser.sendall(request)
+        codes = sorted(browser.recv(12)[-3:] for browser in browsers)
+        assert codes == [b"200"] * 4 + [b"503"] * 3
+        assert service.client.get("/api/v1/queues").status_code == 200
 
 
 def test_with_too_many_streams_browsers_poll(start: StartService) -> None:
