@@ -16,9 +16,9 @@ _THROTTLED: Final = frozenset(
     ("RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded")
 )
 _DENIED: Final = frozenset(("AccessDenied", "AccessDeniedException"))
-_BAD_CREDENTIALS: Final = frozenset(
-    ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
-)
+_EXPIRED_CREDENTIALS: Final = frozenset(("ExpiredToken", "ExpiredTokenException"))
+_UNKNOWN_CREDENTIALS: Final = frozenset(("InvalidClientTokenId", "UnrecognizedClientException"))
+"""Also the answer of a region that the account has not enabled, to credentials that are valid in the others."""
 _NO_CREDENTIALS: Final = frozenset(("NoCredentialsError", "PartialCredentialsError"))
 _LOGGED_OUT: Final = frozenset(("UnauthorizedSSOTokenError", "SSOTokenLoadError", "TokenRetrievalError"))
 _LOG_EVERY_S: Final = 300.0
@@ -67,8 +67,13 @@ def is_unanswered(error: Exception) -> bool:
 def _fix(problem: Problem, where: str) -> str:
     if problem.code in _DENIED:
         return f"; allow sqs:{problem.call} on {where}, see iam-policy.json"
-    if problem.code in _BAD_CREDENTIALS:
+    if problem.code in _EXPIRED_CREDENTIALS:
         return "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"
+    if problem.code in _UNKNOWN_CREDENTIALS:
+        return (
+            "; if the collector's credentials are valid in other regions, enable this one in the account, or remove it from "
+            "collect.sqs.regions; otherwise renew them"
+        )
     if problem.code in _NO_CREDENTIALS:
         return (
             "; give the collector a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or name a "

@@ -126,6 +126,11 @@ def test_a_lasting_problem_is_logged_every_five_minutes_and_one_of_a_queue_that_
         ("AccessDenied", "; allow sqs:ListQueueTags on them, see iam-policy.json"),
         ("ExpiredToken", "; renew the collector's credentials, or use a role, whose credentials are renewed by themselves"),
         (
+            "InvalidClientTokenId",
+            "; if the collector's credentials are valid in other regions, enable this one in the account, or remove it from "
+            "collect.sqs.regions; otherwise renew them",
+        ),
+        (
             "NoCredentialsError",
             "; give the collector a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or name a "
             "profile in collect.sqs.profile",
