@@ -91,7 +91,8 @@ class CloudflareCollector:
             emit = _one_at_a_time(emit)
             parts: list[Callable[[threading.Event], None]] = [partial(self._watch, api, emit)]
             if self._config.drain is not None:
-                drain = TelemetryDrain(self._config.drain, stack.enter_context(self._open(None)), self._drained_queue_id)
+                api_of_drain = stack.enter_context(self._open(None))
+                drain = TelemetryDrain(self._config.drain, api_of_drain, self._drained_queue_id, self._config.collector_name)
                 parts.append(partial(drain.run, emit))
             supervise(self.kind, parts, stop)
 

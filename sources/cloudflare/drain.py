@@ -7,22 +7,26 @@ import binascii
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from queuewatch.clock import now_ms
 from sources.cloudflare.answers import PulledMessage
 from sources.cloudflare.api import CloudflareApi
 from sources.cloudflare.budget import Budget
 from sources.cloudflare.config import DrainConfig
 from sources.cloudflare.errors import ApiError, RateLimited
+from sources.cloudflare.event_builder import SYSTEM
 from sources.cloudflare.watched import backoff_s
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event
+from sources.events import EVENT_TYPES, Emit, Event, heartbeat
 
 log = logging.getLogger(__name__)
 
 _KEPT_CHARS: Final = 2_000
 """How much of an unreadable message is kept for inspection."""
+_HEARTBEAT_S: Final = 30.0
 
 
 class TelemetryDrain:
@@ -31,11 +35,16 @@ class TelemetryDrain:
     A message is acknowledged once `emit` has returned for all of its events, so nothing is lost in between. Messages that
     were delivered but could not be acknowledged come again, and their events are duplicated. A queue whose messages are not
     telemetry is refused before anything is acknowledged, because it has another purpose.
+
+    It sends heartbeats of its own, only while the queue can be read: the collector's say only that the account can.
     """
 
-    def __init__(self, config: DrainConfig, api: CloudflareApi, queue_id: Callable[[], str | None]) -> None:
-        """`queue_id` returns the queue's id once it is known."""
+    def __init__(self, config: DrainConfig, api: CloudflareApi, queue_id: Callable[[], str | None], collector: str) -> None:
+        """`queue_id` returns the queue's id once it is known. `collector` is the name of the collector that it is a part of."""
         self._config = config
+        self._name = f"{collector}/{config.queue}"
+        self._heard_s = float("-inf")
+        """When the last heartbeat was sent (monotonic)."""
         self._api = api
         self._queue_id = queue_id
         self._trusted = False
@@ -51,6 +60,7 @@ class TelemetryDrain:
             if queue_id is not None and wait_s == 0:
                 try:
                     taken = self.drain_once(queue_id, emit)
+                    self._beat(emit)
                     failures = 0
                     # After a full pull, more messages are waiting.
                     wait_s = 0.0 if taken >= self._config.batch_size else self._config.idle_s
@@ -85,6 +95,11 @@ class TelemetryDrain:
         if acknowledged is not None and acknowledged < len(pulled):
             log.info("Cloudflare: %d of %d leases had ended; they come again", len(pulled) - acknowledged, len(pulled))
         return len(pulled)
+
+    def _beat(self, emit: Emit) -> None:
+        if time.monotonic() - self._heard_s >= _HEARTBEAT_S:
+            emit([heartbeat(SYSTEM, self._name, now_ms())])
+            self._heard_s = time.monotonic()
 
     def _refuse_foreign(self, events: Sequence[Event]) -> None:
         if not self._trusted and not any(event.get("type") in EVENT_TYPES and "at" in event for event in events):

@@ -42,7 +42,7 @@ def queue(stub: Stub) -> StubQueue:
 def drain(stub: Stub, queue: StubQueue) -> Iterator[TelemetryDrain]:
     """The drain under test."""
     with CloudflareApi(stub.url, ACCOUNT, lambda: TOKEN, timeout_s=5) as api:
-        yield TelemetryDrain(DrainConfig(queue="telemetry", batch_size=10, idle_s=0.02), api, lambda: queue.id)
+        yield TelemetryDrain(DrainConfig(queue="telemetry", batch_size=10, idle_s=0.02), api, lambda: queue.id, "cloudflare:a")
 
 
 def test_events_are_emitted_before_they_are_acknowledged(stub: Stub, queue: StubQueue, drain: TelemetryDrain) -> None:
@@ -112,6 +112,30 @@ def test_a_failed_acknowledgement_means_duplicates_not_loss(stub: Stub, queue: S
     drain.drain_once(queue.id, handed.extend)
     assert handed == [EVENT, EVENT]
     assert queue.messages == []
+
+
+def test_heartbeats_of_its_own_say_that_the_queue_is_read(stub: Stub, drain: TelemetryDrain) -> None:
+    """The collector's come while the list and the metrics can be read: a drain that may not pull was noticed by nobody."""
+
+    def heard(within_s: float) -> list[Event]:
+        handed: list[Event] = []
+        stop = threading.Event()
+        thread = threading.Thread(target=drain.run, args=(handed.extend, stop))
+        thread.start()
+        stop.wait(within_s)
+        stop.set()
+        thread.join(10)
+        return handed
+
+    stub.faults["/pull"].extend(answering(403, "{}") for _ in range(100))
+    assert heard(0.3) == []
+    stub.faults["/pull"].clear()
+    [heartbeat] = heard(0.3)
+    assert (heartbeat["type"], heartbeat["system"], heartbeat["consumer"]) == (
+        "heartbeat",
+        "cloudflare_queues",
+        "cloudflare:a/telemetry",
+    )
 
 
 @pytest.mark.slow
