@@ -343,6 +343,14 @@ def test_pods_may_reach_the_brokers_of_the_configurations(example: list[dict[str
         assert named <= open_ports, policy["metadata"]["name"]
 
 
+def test_the_sqs_collector_may_reach_the_credentials_of_its_role(example: list[dict[str, Any]]) -> None:
+    """Those of IRSA come from the AWS API, those of EKS Pod Identity from an agent at botocore's address for it."""
+    policy = _one(example, "NetworkPolicy", "queuewatch-collector-sqs")["spec"]["egress"]
+    [to_agent] = [rule for rule in policy if {"port": 80, "protocol": "TCP"} in rule["ports"]]
+    reached = {address["ipBlock"]["cidr"].partition("/")[0] for address in to_agent["to"]}
+    assert reached == {"169.254.170.23", "fd00:ec2::23"}
+
+
 def test_the_service_goes_by_the_names_on_the_page(example: list[dict[str, Any]]) -> None:
     """Those of the cluster, and the public one with `allowed_hosts`; other namespaces are admitted by one more policy."""
     page = (ROOT / "docs" / "deploying.md").read_text()
