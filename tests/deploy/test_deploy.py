@@ -351,6 +351,15 @@ def test_the_sqs_collector_may_reach_the_credentials_of_its_role(example: list[d
     assert reached == {"169.254.170.23", "fd00:ec2::23"}
 
 
+def test_spark_uses_the_cores_that_the_pod_requests(example: list[dict[str, Any]]) -> None:
+    """Without a limit on cores, `local[*]` is all of a node's, and the workers of a large one exceed the pod's memory."""
+    [container] = _one(example, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    cores = int(container["resources"]["requests"]["cpu"])
+    for folder in ("base", "overlays/example"):
+        spark = load_config(DEPLOY / "kubernetes" / folder / "queuewatch.yaml", env={}).spark
+        assert (spark.master, spark.shards) == (f"local[{cores}]", cores)
+
+
 def test_the_service_goes_by_the_names_on_the_page(example: list[dict[str, Any]]) -> None:
     """Those of the cluster, and the public one with `allowed_hosts`; other namespaces are admitted by one more policy."""
     page = (ROOT / "docs" / "deploying.md").read_text()
