@@ -32,15 +32,17 @@ def signal_alert(
     return AlertSpec(expr, why, summary, description, identity=identity, judged_severity=True)
 
 
-def arrivals_alert(signal: SignalName, label: str, why: str, summary: str, description: str) -> AlertSpec:
+def arrivals_alert(
+    signal: SignalName, label: str, why: str, summary: str, description: str, *, identity: tuple[str, ...] = QUEUE_IDENTITY
+) -> AlertSpec:
     """Return an alert that fires while the signal holds, and again for each further finding: their number is the label `label`.
 
-    Alertmanager notifies when a label changes, never when an annotation changes. Use this only for signals whose findings end
-    together, because a falling number would notify, too. There is no keep_firing_for: the alert with the previous number must end
+    Alertmanager notifies when a label changes, never when an annotation changes. A falling number notifies, too, so use this only
+    for signals whose findings end together, or are few. There is no keep_firing_for: the alert with the previous number must end
     as soon as the next one begins, so the expression itself bridges a restart.
     """
     expr = f"max by (%(by)s) (last_over_time({_findings(signal)}[{BRIDGE}])) > 0"
-    return _counted(expr, label, why, summary, description)
+    return _counted(expr, label, why, summary, description, identity=identity)
 
 
 def totals_alert(signal: SignalName, totals: tuple[str, ...], label: str, why: str, summary: str, description: str) -> AlertSpec:
@@ -61,12 +63,22 @@ def _findings(signal: SignalName) -> str:
     return f'queuewatch_signals{{signal="{signal}"%(match)s}}'
 
 
-def _counted(expr: str, label: str, why: str, summary: str, description: str, *, shown: str = "%s") -> AlertSpec:
+def _counted(
+    expr: str,
+    label: str,
+    why: str,
+    summary: str,
+    description: str,
+    *,
+    shown: str = "%s",
+    identity: tuple[str, ...] = QUEUE_IDENTITY,
+) -> AlertSpec:
     return AlertSpec(
         expr,
         why,
         summary,
         description,
+        identity=identity,
         keep_firing_s=0.0,
         labels={label: shown.replace("%s", '{{ printf "%.0f" $value }}')},
         judged_severity=True,

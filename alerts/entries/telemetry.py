@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.checks import watcher
 from alerts.entries import links
 from alerts.entry import AlertSpec, Entry, EvidenceField, Limit
-from alerts.signal_alert import signal_alert
+from alerts.signal_alert import arrivals_alert, signal_alert
 from alerts.templating import QUEUE, companion, own_value
 
 SILENT_COLLECTORS = (
@@ -24,7 +24,7 @@ TELEMETRY_STALE = Entry(
     meaning=(
         "A collector stopped sending heartbeats. Ages still grow, because windows end by time, but it is unknown which messages "
         "were settled in the meantime: do not trust the ages of its queues until it is back. Instrumented applications send no "
-        "heartbeats, so this alert does not notice when one of them falls silent."
+        "heartbeats, so this alert does not notice when one of them falls silent. Each further silent collector notifies again."
     ),
     rule=(
         "The collector has sent nothing for {telemetry_stale_s}, not even a heartbeat. Only `judge.thresholds` sets this time: a "
@@ -32,8 +32,13 @@ TELEMETRY_STALE = Entry(
     ),
     thresholds=("telemetry_stale_s",),
     severity="warning",
-    alert=signal_alert(
+    alert=arrivals_alert(
         "TelemetryStale",
+        "collectors",
+        (
+            "The signal, with the number of silent collectors as the label `collectors`: one that falls silent while another is "
+            "known to be silent notifies too, which a changed annotation would not. QueueStale inhibits the alerts of its queues."
+        ),
         "A collector stopped reporting, so the values of its queues are outdated.",
         f"Silent collectors: {own_value('count')} ({SILENT_COLLECTORS}). Do not trust ages and stalls of their queues until "
         "they report again.",

@@ -224,12 +224,33 @@ def test_templates_render_the_expected_text(
     template: str, status: str, texts: tuple[str, ...], said: str, tmp_path: Path, prometheus_binaries: Binaries
 ) -> None:
     """amtool renders the templates."""
-    data = tmp_path / "data.json"
-    data.write_text(json.dumps(_notification(status, "critical", *texts)))
+    notification = _notification(status, "critical", *texts)
+    assert _rendered(template, notification, tmp_path, prometheus_binaries) == said.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [({"collectors": "1"}, "two"), ({"lost": "1"}, "two"), ({}, "Resolved: one\ntwo")],
+    ids=["collectors", "lost", "none"],
+)
+def test_the_number_before_is_not_called_resolved(
+    label: dict[str, str], said: str, tmp_path: Path, prometheus_binaries: Binaries
+) -> None:
+    """Of two silent collectors, the first has not recovered: only its alert made way for that with the number two."""
+    notification = _notification("firing", "warning", "one", "two")
+    before = notification["alerts"][0]
+    before["status"], before["labels"] = "resolved", before["labels"] | label
+    assert _rendered("text", notification, tmp_path, prometheus_binaries) == said
+
+
+def _rendered(template: str, notification: dict[str, Any], folder: Path, binaries: Binaries) -> str:
+    """Return what amtool renders, without the line end."""
+    data = folder / "data.json"
+    data.write_text(json.dumps(notification))
     done = _amtool(
-        prometheus_binaries,
+        binaries,
         *("template", "render", f"--template.glob={FOLDER}/templates/*.tmpl"),
         *(f'--template.text={{{{ template "queuewatch.{template}" . }}}}', f"--template.data={data}"),
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip("\n") == said.rstrip("\n")
+    return done.stdout.rstrip("\n")

@@ -135,7 +135,7 @@ HEARD = 'queuewatch_telemetry_last_event_timestamp_seconds{{job="queuewatch",ins
 def _stale(n: int, who: str) -> Alert:
     text = f"Silent collectors: {n} ({who}). Do not trust ages and stalls of their queues until they report again."
     own = {"job": "queuewatch", "severity": "warning", "component": "watcher", "rulesgroup": "queuewatch"}
-    return Alert(own, text)
+    return Alert(own | {"collectors": str(n)}, text)
 
 
 UNTRUSTED = SILENT.replace("TelemetryStale", "ClockUntrusted")
@@ -414,8 +414,16 @@ SIGNAL_CASES: dict[str, tuple[Check, ...]] = {
         Check("quiet", "a silent collector the judge does not mind", {HEARD.format("sqs-1"): "0x40"}, "10m"),
         Check("boundary", "a count of zero is not one", {SILENT: "0x40"}, "5m"),
         Check("boundary", "one is", {SILENT: "1x40"}, "5m", (_stale(1, "unknown"),)),
-        Check("boundary", "a restart of five minutes does not end it", {SILENT: "1x8 stale"}, "6m45s", (_stale(1, "unknown"),)),
-        Check("boundary", "a longer silence does", {SILENT: "1x8 stale"}, "7m30s"),
+        Check("boundary", "one before the second", {SILENT: "1x8 2x32"}, "2m", (_stale(1, "unknown"),)),
+        Check(
+            "boundary",
+            "another alert when the second falls silent: a changed label notifies again",
+            {SILENT: "1x8 2x32"},
+            "2m15s",
+            (_stale(2, "unknown"),),
+        ),
+        Check("boundary", "a restart of two minutes does not end it", {SILENT: "1x8 stale"}, "3m45s", (_stale(1, "unknown"),)),
+        Check("boundary", "a longer silence does", {SILENT: "1x8 stale"}, "4m15s"),
     ),
     "ClockUntrusted": (
         Check("fires", "at the first evaluation that sees it", {UNTRUSTED: "1x40"}, "0s", (_untrusted(),)),
