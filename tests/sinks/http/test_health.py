@@ -54,10 +54,10 @@ def test_the_endpoints_answer_200_or_503_with_the_reasons(start: StartService) -
 
 def test_probes_are_answered_while_every_thread_is_busy(start: StartService) -> None:
     """A probe that times out restarts the process: slow requests of one client must not lead to that."""
-    told = threading.Event()
+    released = threading.Event()
 
     def slow_clock() -> int:
-        told.wait(30)
+        released.wait(30)
         return NOW_MS
 
     client = start(shop_snapshot(), HttpSettings(clock_ms=slow_clock)).client
@@ -67,7 +67,7 @@ def test_probes_are_answered_while_every_thread_is_busy(start: StartService) -> 
             time.sleep(0.5)  # all of them have arrived
             assert client.get("/-/healthy", timeout=5).status_code == 200
         finally:
-            told.set()
+            released.set()
         assert {one.result().status_code for one in waiting} == {200}
 
 
