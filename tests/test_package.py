@@ -75,6 +75,7 @@ def test_the_service_needs_the_library_of_its_own_version(wheel: Path, client_wh
     assert f"queuewatch=={library['Version']}" in service.get_all("Requires-Dist", [])
 
 
+@pytest.mark.slow
 def test_the_client_library_is_small_and_has_no_dependencies(client_wheel: Path) -> None:
     """The wheel has one top-level package, requirements only for extras, less than 1 MB, and every file of the package."""
     requirements = _metadata(client_wheel).get_all("Requires-Dist") or []

@@ -60,6 +60,7 @@ def test_every_kind_of_event_occurs(events: list[Event]) -> None:
     assert "lapsed" not in seen
 
 
+@pytest.mark.slow
 def test_every_life_is_consistent(events: list[Event]) -> None:
     """A message is sent first, receive counts rise by one after each window, and nothing follows the end."""
     lives: defaultdict[str, list[Event]] = defaultdict(list)

@@ -282,6 +282,7 @@ def test_of_messages_sent_at_once_the_received_one_is_the_head(tmp_path: Path) -
     assert {x["at"] for x in fired} == {ev("x", 61)["at"]}
 
 
+@pytest.mark.simulation
 def test_a_group_whose_messages_are_all_delayed_is_no_backlog(tmp_path: Path) -> None:
     """One group is worked off a message at a time; it has more visible messages than groups make a backlog."""
     events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *group(40, "A")]

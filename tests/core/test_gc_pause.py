@@ -42,6 +42,7 @@ class _Cycle:
         self.itself = self
 
 
+@pytest.mark.slow
 def test_what_a_batch_left_is_not_looked_at_again() -> None:
     """Collections found nothing in the evaluations of ten thousand queues, and took half a second each."""
     heap = BatchHeap()
@@ -51,6 +52,7 @@ def test_what_a_batch_left_is_not_looked_at_again() -> None:
     assert not any(one is left for one in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_a_cycle_is_collected_at_last() -> None:
     """One that was frozen goes with the next collection of everything; one of a batch that failed, after the first batch."""
     failed = weakref.ref(_Cycle())

@@ -18,6 +18,7 @@ def test_a_name_that_no_scenario_has_is_refused(command: str, capsys: pytest.Cap
     assert "--only hungry_consumers: no scenario has this in its name; there are " in capsys.readouterr().err
 
 
+@pytest.mark.simulation
 def test_the_folder_of_the_results_is_made(tmp_path: Path) -> None:
     """`build/`, which the documentation names, does not exist in a new clone."""
     file = tmp_path / "build" / "new" / "matrix.json"

@@ -78,6 +78,7 @@ def test_receive_counts_rise_by_one_and_never_exceed_the_limit(scenario: Scenari
             assert all(before.ended_at <= after.at for before, after in pairwise(deliveries))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("scenario", "kind"), [r for r in RECORDINGS if r[1] == "fifo"])
 def test_groups_are_delivered_in_order_and_one_at_a_time(scenario: Scenario, kind: str) -> None:
     """First deliveries of a group follow its sequence, and none begins while another of the group is in flight."""

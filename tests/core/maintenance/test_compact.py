@@ -45,6 +45,7 @@ def test_ids_of_forgotten_messages_are_dropped_without_packing() -> None:
     assert set(state.message_ids(unsettled)) == {f"job-{n}-0" for n in range(40)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 def test_an_application_that_names_a_consumer_for_each_message_does_not_fill_the_memory(restart: bool) -> None:
     """The results of the latest are kept, those of one that works on are complete, and one that holds a message is known."""

@@ -31,6 +31,7 @@ def test_the_message_sent_first_is_named(shards: int) -> None:
         assert named({one: 1_000 if one == first else 2_000 for one in ids}, {}, shards) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 5])
 def test_of_messages_sent_at_once_the_first_by_its_position_is_named(shards: int) -> None:
     """A batch of sends has one time."""
@@ -39,6 +40,7 @@ def test_of_messages_sent_at_once_the_first_by_its_position_is_named(shards: int
         assert named(dict.fromkeys(positions, 1_000), positions, shards) == f"m{order.index(1)}"
 
 
+@pytest.mark.slow
 def test_the_name_does_not_depend_on_the_number_of_shards() -> None:
     """Where nothing tells which one was first."""
     for n in range(10):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def reported(messages: list[Given], sent_ms: list[int]) -> Iterator[dict[str, An
             yield event("received", 1_000 * one.received_s, consumer=one.consumer, receive_count=1, **about)
 
 
+@pytest.mark.slow
 @given(MESSAGES, st.data(), st.integers(1, 3), st.integers(0, 2), st.integers(1, 2))
 def test_the_groups_and_consumers_of_each_queue(
     messages: list[Given], data: st.DataObject, most: int, busiest: int, consumers: int

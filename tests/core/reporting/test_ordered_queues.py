@@ -51,6 +51,7 @@ def reported(events: list[Wire]) -> dict[str, OrderedQueueReport | None]:
     return {name.queue: summary.ordered_facts for name, summary in merged.queues.items()}
 
 
+@pytest.mark.slow
 @given(traffic())
 @settings(max_examples=30)
 def test_a_queue_is_reported_as_if_it_were_alone(events: list[Wire]) -> None:

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def digests(states: ConsumerStates) -> list[int]:
     return list(states.per_queue(states.digest, QUEUES).tolist())
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(KEYS, STATES, max_size=5), max_size=4), st.booleans())
 def test_they_are_those_of_a_dictionary(steps: list[dict[tuple[int, str], ConsumerState]], stored: bool) -> None:
     """After any reports, stored in between or not; what was taken before does not change."""

@@ -42,6 +42,7 @@ def found(steps: list[list[Wire]]) -> dict[str, int]:
     return totals | {"left": left}
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("origin", [{}, {"from_queue": "q"}], ids=["its queue alone shows it", "it names its source"])
 @pytest.mark.parametrize("behind_ms", [0, 5_000, 50_000])
 def test_a_move_that_is_dated_after_what_follows_it_counts_once(behind_ms: int, origin: Wire) -> None:

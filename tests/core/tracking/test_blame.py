@@ -50,6 +50,7 @@ def test_a_delivery_that_failed_is_counted_for_the_last_who_received_it(
     assert summary.total("failed") == sum(failed.values())
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("every_ms", [1_000, 5_000])
 def test_deliveries_beyond_the_kept_timeline_are_counted_for_those_who_had_them(every_ms: int) -> None:
     """Consumer a had 79 deliveries, whose windows ran out; b has the 80th. Only the latest 32 receives are kept."""

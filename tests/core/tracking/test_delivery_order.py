@@ -48,6 +48,7 @@ def states_in_any_order(events: list[Wire]) -> set[tuple[str, str]]:
     return {state([list(order)]) for order in orders} | {state([[one] for one in order]) for order in orders}
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("ahead_ms", [0, 5_000, 55_000])
 def test_a_first_delivery_dated_after_the_end_of_the_second_brings_nothing_back(ahead_ms: int) -> None:
     """The first consumer's clock is ahead."""
@@ -61,6 +62,7 @@ def test_the_message_is_with_whom_it_was_delivered_to_last() -> None:
     assert states_in_any_order(events) == {("in_flight", "b")}
 
 
+@pytest.mark.simulation
 def test_of_several_earlier_deliveries_none_counts() -> None:
     """Two of them are by the clock that is ahead, and nothing contradicts their order."""
     events = [got(5_000, 1, "a"), got(20_000, 2, "a"), gave_back(21_000, 2, "a"), got(10_000, 3, "b")]
@@ -105,6 +107,7 @@ def test_the_consumer_that_has_the_message_is_named_as_slow() -> None:
 RETAINED = event("queue_state", 0, attributes={"visibility_timeout_s": 600, "retention_s": 345_600})
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("kind", ["expired", "dropped"])
 def test_a_loss_keeps_its_reason_until_it_is_known_which_delivery_was_the_last(kind: str) -> None:
     """The first delivery is dated after the loss, which without a reason would be taken for an inferred one."""

@@ -34,6 +34,7 @@ def left(events: list[Wire], shards: int = 1) -> tuple[int, int]:
     return tracked(merged, "orders"), tracked(merged, "dead")
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_later_delivery_in_the_source_takes_the_dead_letter_back(shards: int) -> None:
     """Else it would expire in the dead-letter queue and page as lost. The order of the reports makes no difference."""

@@ -74,6 +74,7 @@ def test_a_counted_backlog_that_grows_by_less_than_is_sent_is_ok() -> None:
     assert set(statuses(polled_with_sends(1_200, 1_200), 10, 1_200)) == {"ok"}
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_counted_backlog_is_stopped_once_the_sends_show_no_consumer_for_long_enough(restart: bool) -> None:
     """Nothing is sent after ten minutes: the last sign that messages left is one of 510 s. It is judged when that is due."""
@@ -155,6 +156,7 @@ def test_stale_is_when_who_counts_falls_silent(attributes: dict[str, Any], statu
     assert statuses(events, 10, 400)[-1] == status
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("works", [True, False], ids=["its consumers go on", "they stop"])
 @pytest.mark.parametrize("every", [1, 2, 150], ids=["all reported", "half of them", "only sends"])
 def test_nothing_is_ok_beside_consumers_that_may_be_dead_once_counts_have_ended(every: int, works: bool) -> None:

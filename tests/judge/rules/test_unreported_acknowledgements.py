@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.contract.replaying import ev
 from tests.core.driving import run_steps
 from tests.judge.driving import SETTINGS, Judged, in_steps, judged, judged_reports
@@ -34,11 +36,13 @@ def test_consumers_are_not_blamed_for_what_nobody_reports() -> None:
     assert "queuewatch doctor activemq" in queue.next_step
 
 
+@pytest.mark.simulation
 def test_one_acknowledgement_shows_that_they_are_reported() -> None:
     """Then consumers that finish nothing are slow."""
     assert "SlowConsumer" in fired(seen(ev("deleted", 2, system="activemq", message_id="m0", consumer="c0")))
 
 
+@pytest.mark.simulation
 def test_consumers_that_the_broker_counts_are_judged() -> None:
     """It would count fewer messages if they had acknowledged any."""
     state = {"prefetch": 1000, "dispatched": 75, "connected": True}

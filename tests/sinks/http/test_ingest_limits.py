@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from sinks.http import HttpSettings, IngestSettings
 from sinks.http.budget import ByteBudget, Share
 from sinks.http.ingest import _read
@@ -127,6 +129,7 @@ def test_a_sender_that_stalls_within_its_body_gets_408(start: StartService) -> N
         assert b" 408 " in slow.recv(4_096)
 
 
+@pytest.mark.slow
 def test_a_body_in_small_chunks_takes_no_more_memory_than_its_bytes() -> None:
     """As many Python objects as chunks would be twenty times what the budget of all bodies counts."""
 

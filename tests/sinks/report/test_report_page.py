@@ -160,6 +160,7 @@ def test_a_chart_that_scrolls_says_so(browser: Browser, long_names: Path, width:
         assert ("Scroll sideways" in hint) is hinted
 
 
+@pytest.mark.slow
 def test_the_page_is_self_contained(replayed: tuple[Path, list[dict[str, Any]]]) -> None:
     """The page has no script, external link, image, font or import, and its own policy forbids them."""
     report, _ = replayed

@@ -73,6 +73,7 @@ def test_required_columns_of_nulls_are_refused(count: int) -> None:
     assert (reason, detail) == ("wrong_type", "type is a column of nulls; every event has one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_decompressed_size_is_checked_before_decompression(compression: str) -> None:
     """A column of zeros takes a few kilobytes and declares hundreds of megabytes."""

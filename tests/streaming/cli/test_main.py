@@ -468,6 +468,7 @@ def test_thresholds_of_a_configuration_apply_to_a_replay(in_process: Run, tmp_pa
     assert '"signal"' not in done.stdout
 
 
+@pytest.mark.simulation
 def test_metrics_of_a_replay_are_two_weeks_apart_if_the_configuration_says_so(in_process: Run, tmp_path: Path) -> None:
     """`replay.every_s` may be any number of seconds."""
     day = 86_400_000

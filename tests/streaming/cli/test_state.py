@@ -202,6 +202,7 @@ def test_a_full_standard_output_is_not_blamed_on_the_checkpoint(
     assert str(done.exception) == "standard output cannot be written: No space left on device"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["inspect", "verify", "export"])
 def test_a_closed_standard_output_is_no_success(command: str, tmp_path: Path) -> None:
     """As of `queuewatch state export FOLDER >&-`, or of a program that passes none on."""

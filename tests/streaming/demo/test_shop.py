@@ -54,6 +54,7 @@ def levels() -> Iterator[None]:
         logging.getLogger(name).setLevel(level)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("levels")
 def test_nothing_of_the_shop_goes_on_after_the_job_has_failed(tmp_path: Path) -> None:
     """Its threads and the collector would go on against a stand-in that is gone."""

@@ -292,6 +292,7 @@ def test_a_file_whose_name_is_not_utf_8_is_read_and_removed_like_any_other(tmp_p
     assert inbox.there() == set()
 
 
+@pytest.mark.slow
 def test_a_month_of_removed_files_leaves_no_trace(tmp_path: Path) -> None:
     """The ledger's size is limited by the files in the folder and the batches the checkpoint can go back."""
     inbox = Inbox(tmp_path, after_reading="delete")

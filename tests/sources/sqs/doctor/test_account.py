@@ -265,6 +265,7 @@ def test_calls_and_shipped_policy_match(monkeypatch: pytest.MonkeyPatch) -> None
     assert {action for action, _ in calls} == allowed_actions()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_aws")
 def test_a_call_outside_the_policy_is_not_made() -> None:
     """The read-only client refuses it whatever the credentials allow."""
