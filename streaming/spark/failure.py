@@ -58,9 +58,12 @@ def reason_of(error: BaseException | None) -> str:
 
 def is_full_disk(error: BaseException | None) -> bool:
     """Whether the query failed because a disk is full: that is temporary, and giving up would not help."""
-    while error is not None:
+    seen: set[int] = set()
+    # An error raised again while it is handled can be among its own causes.
+    while error is not None and id(error) not in seen:
         if _FULL.search(str(error)):
             return True
+        seen.add(id(error))
         error = error.__cause__
     return False
 

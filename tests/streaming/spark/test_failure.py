@@ -128,6 +128,15 @@ def test_a_full_disk_is_recognised() -> None:
     assert not is_full_disk(None)
 
 
+def test_an_error_among_its_own_causes_is_no_full_disk() -> None:
+    """The job would hang instead of restarting its query."""
+    error, other = RuntimeError("a"), RuntimeError("b")
+    error.__cause__, other.__cause__ = other, error
+    assert not is_full_disk(error)
+    other.__cause__ = OSError(28, "No space left on device")
+    assert is_full_disk(error)
+
+
 LONG = (
     ("blank lines", "Caused by: java.lang.X: boom\n" + " \n" * 50_000 + "x", "X: boom"),
     ("lost tasks", "Lost task " * 40_000, "Lost task Lost"),
