@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 from sinks.records import Record, Undelivered
 from streaming.folder import sync_folder
@@ -22,17 +23,26 @@ class AppendOnceFile:
     The file `<file>.batch` next to it holds the last batches and where the lines of each begin. It is written before the lines,
     so anything that a crash or a full disk leaves after that point is truncated when the batch runs again. So are the lines of
     later batches: when a checkpoint was rolled back, they run again too. `stream` identifies the checkpoint: a new one counts
-    batches from zero and must not truncate the lines of the old one.
+    batches from zero and must not truncate the lines of the old one, unless it `continues` that one.
 
     A file that would grow beyond `max_bytes` is first moved to `<file>.1` (and that to `.2`, up to `keep_files`). Moving it away
     from outside (logrotate) is fine too. With `trims`, a batch that is itself larger than `max_bytes` is cut at a line.
     """
 
     def __init__(
-        self, path: Path, stream: str = "", *, max_bytes: int | None = None, keep_files: int = 5, trims: bool = False
+        self,
+        path: Path,
+        stream: str = "",
+        *,
+        continues: Mapping[str, int] = MappingProxyType({}),
+        max_bytes: int | None = None,
+        keep_files: int = 5,
+        trims: bool = False,
     ) -> None:
+        """`continues` holds, by the stream of an earlier checkpoint, how many of its batches came before batch 0 of this one."""
         self._path = path
         self._mark = path.with_name(path.name + ".batch")
+        self._batches_before = {**continues, stream: 0}
         self._stream = stream
         self._max_bytes = max_bytes
         self._keep_files = keep_files
@@ -88,13 +98,17 @@ class AppendOnceFile:
         self._write_mark(batch_id, self._size(), begun)
 
     def _begun(self) -> dict[int, int]:
-        """Return where the lines of the last batches begin in this file, by batch id."""
+        """Return where the lines of the last batches begin in this file, by batch id.
+
+        Batches of an earlier checkpoint have negative ids. Those it began after what this one continues run again here.
+        """
         try:
             mark = json.loads(self._mark.read_bytes())
-            if mark["stream"] != self._stream:
+            before = self._batches_before.get(mark["stream"])
+            if before is None:
                 return {}
             begun = [*mark.get("earlier", []), (mark["batch_id"], mark["position"])]
-            return {int(batch_id): int(position) for batch_id, position in begun}
+            return {int(batch_id) - before: int(position) for batch_id, position in begun}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from streaming.checkpoint.manifest import Checkpoint, write_manifest
 from streaming.checkpoint.memory_store import FOLDER as MEMORIES
 from streaming.checkpoint.memory_store import SEED
 from streaming.checkpoint.order import order_of
-from streaming.checkpoint.seed import Seed, write_seed
+from streaming.checkpoint.seed import Seed, read_seed, write_seed
 from streaming.checkpoint.shards import shard_keys
 from streaming.checkpoint.state_files import StateFile, state_keeper
 from streaming.checkpoint.stored import Stored
@@ -61,7 +61,7 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
             (target / MEMORIES).mkdir(exist_ok=True)
             write_durably(target / MEMORIES / SEED, stored.memory)
         files = {key: tuple(map(StateFile.of, keeper.files_of(pointer))) for key, pointer in kept.items()}
-        write_seed(target, Seed(files, stored.kafka, stored.lost))
+        write_seed(target, Seed(files, stored.kafka, stored.lost, _continued_by(stored)))
         read = SpoolLedger(LocalFolder(stored.path / SPOOLED), kept=0).before(
             (stored.batch_id if stored.batch_id is not None else -1) + 1
         )
@@ -74,6 +74,15 @@ def reshard_into(stored: Stored, target: Path, shards: int, settings: Settings) 
             LocalFolder(target), Checkpoint(uuid.uuid4().hex, shards, stored.manifest.checkpoint.sources), order_of(settings)
         )
     return messages
+
+
+def _continued_by(stored: Stored) -> Mapping[str, int]:
+    """Return what a checkpoint made from this one continues, as in its seed."""
+    own = stored.manifest.checkpoint.id
+    if stored.batch_id is not None:
+        return {own: stored.batch_id + 1}
+    seed = read_seed(stored.path)
+    return {**(seed.continues if seed is not None else {}), own: 0}
 
 
 def _carry_over_undelivered(stored: Stored, target: Path) -> None:

@@ -27,6 +27,9 @@ class Seed:
     """The offset from which each partition is read."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """What the old checkpoint's job had lost, as in the ledger."""
+    continues: Mapping[str, int] = field(default_factory=dict)
+    """How many batches of the old checkpoint came before batch 0 of this one, by its id. There are several ids if the old one was
+    itself made from another one and had committed no batch yet."""
 
 
 def read_seed(checkpoint: Path) -> Seed | None:
@@ -54,8 +57,9 @@ def _seed(body: Any) -> Seed:
         raise ValueError(f"it has version {body['version']}, this release reads {SEED_VERSION}")
     states = {int(key): tuple(map(StateFile.of, files)) for key, files in body["states"].items()}
     kafka = {(topic, int(number)): at for topic, of_topic in body["kafka"].items() for number, at in of_topic.items()}
-    # Earlier releases did not store what was lost.
-    return Seed(states, kafka, {str(name): int(n) for name, n in body.get("lost", {}).items()})
+    # Earlier releases did not store what was lost, nor what is continued.
+    lost, continues = ({str(name): int(n) for name, n in body.get(key, {}).items()} for key in ("lost", "continues"))
+    return Seed(states, kafka, lost, continues)
 
 
 def write_seed(checkpoint: Path, seed: Seed) -> None:
@@ -64,5 +68,11 @@ def write_seed(checkpoint: Path, seed: Seed) -> None:
     for (topic, number), at in seed.kafka.items():
         kafka.setdefault(topic, {})[str(number)] = at
     states = {str(key): list(map(str, files)) for key, files in seed.states.items()}
-    body = {"version": SEED_VERSION, "states": states, "kafka": kafka, "lost": dict(seed.lost)}
+    body = {
+        "version": SEED_VERSION,
+        "states": states,
+        "kafka": kafka,
+        "lost": dict(seed.lost),
+        "continues": dict(seed.continues),
+    }
     write_durably(checkpoint / NAME, json.dumps(body, indent=1).encode())

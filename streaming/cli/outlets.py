@@ -14,6 +14,7 @@ from sinks.signal_log import signal_records
 from sinks.store import SnapshotStore
 from sinks.topic import RecordTopic, durable_producer
 from streaming.checkpoint.manifest import Checkpoint
+from streaming.checkpoint.seed import read_seed
 from streaming.config.kafka import KafkaTopic
 from streaming.config.model import Config
 from streaming.config.service import QuarantineSection, SignalLogSection
@@ -22,6 +23,7 @@ from streaming.delivery.outbox import Outbox
 from streaming.delivery.outlets import Outlets
 from streaming.delivery.quarantine import InvalidEventLog, quarantine_records
 from streaming.delivery.sender import Deliveries, Delivery, delivery_families
+from streaming.folder import local_folder
 from streaming.judge.findings.signals import SignalChange
 from streaming.judge.snapshot import Snapshot
 from streaming.spark.job import FolderOf
@@ -53,8 +55,11 @@ def open_outlets(
     """
     if push is not None:
         push.resume(folder_of("outbox/alertmanager"))
-    logs = _deliveries(_signal_logs(config.signal_log, checkpoint.id), folder_of)
-    quarantines = _deliveries(_quarantines(config.quarantine, checkpoint.id), folder_of)
+    local = local_folder(config.spark.checkpoint_dir)
+    seed = read_seed(local.path) if local is not None else None
+    continues = seed.continues if seed is not None else {}
+    logs = _deliveries(_signal_logs(config.signal_log, checkpoint.id, continues), folder_of)
+    quarantines = _deliveries(_quarantines(config.quarantine, checkpoint.id, continues), folder_of)
     metrics.deliveries = (*logs, *quarantines)
     to_logs, to_quarantines = Deliveries(logs), Deliveries(quarantines)
     invalid_events = InvalidEventLog()
@@ -82,21 +87,25 @@ def _deliveries(destinations: Mapping[str, Destination], folder_of: FolderOf) ->
     return [Delivery(name, destination, Outbox(folder_of(f"outbox/{name}"), name)) for name, destination in destinations.items()]
 
 
-def _signal_logs(section: SignalLogSection, stream: str) -> dict[str, Destination]:
+def _signal_logs(section: SignalLogSection, stream: str, continues: Mapping[str, int]) -> dict[str, Destination]:
     logs: dict[str, Destination] = {}
     if section.path is not None:
-        logs["signal_log_file"] = AppendOnceFile(section.path, stream, max_bytes=section.max_bytes, keep_files=section.keep_files)
+        logs["signal_log_file"] = AppendOnceFile(
+            section.path, stream, continues=continues, max_bytes=section.max_bytes, keep_files=section.keep_files
+        )
     if section.kafka is not None:
         logs["signal_log_topic"] = RecordTopic(_connecting(section.kafka), section.kafka.topic)
     return logs
 
 
-def _quarantines(section: QuarantineSection, stream: str) -> dict[str, Destination]:
+def _quarantines(section: QuarantineSection, stream: str, continues: Mapping[str, int]) -> dict[str, Destination]:
     places: dict[str, Destination] = {}
     if section.path is not None:
         # The limit covers the file and its predecessor together.
         half = max(1, section.max_bytes // 2)
-        places["quarantine_file"] = AppendOnceFile(section.path, stream, max_bytes=half, keep_files=1, trims=True)
+        places["quarantine_file"] = AppendOnceFile(
+            section.path, stream, continues=continues, max_bytes=half, keep_files=1, trims=True
+        )
     if section.kafka is not None:
         places["quarantine_topic"] = RecordTopic(_connecting(section.kafka), section.kafka.topic)
     return places

@@ -132,13 +132,13 @@ class Outbox:
 def carry_over(source: Folder, target: Folder, last_batch: int) -> None:
     """Copy what waits of the batches up to `last_batch` to the outbox of a new checkpoint, which counts its batches from zero.
 
-    There the copies have negative batch ids: they are delivered first, and no batch of the new checkpoint replaces them.
+    There the copies have negative batch ids: they are delivered first, and no batch of the new checkpoint replaces them. Batch
+    -1 is `last_batch`, so that a destination knows a batch that it has stored already.
     """
-    waiting = [(batch_id, records) for batch_id, records in _entries(source) if batch_id <= last_batch and records]
-    for new_id, (batch_id, records) in enumerate(waiting, start=-len(waiting)):
-        content = source.read(_name(batch_id, records))
+    for batch_id, records in _entries(source):
+        content = source.read(_name(batch_id, records)) if batch_id <= last_batch and records else None
         if content is not None:
-            target.write(_name(new_id, records), content)
+            target.write(_name(batch_id - last_batch - 1, records), content)
 
 
 def waiting_records(folder: Folder) -> int:

@@ -113,6 +113,31 @@ def test_a_copy_of_a_checkpoint_from_long_ago_does_not_cut_what_was_logged_since
     assert announced(path) == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["", "killed once more"])
+def test_a_checkpoint_made_from_another_one_leaves_one_copy(tmp_path: Path, dies: bool) -> None:
+    """Of the old one, batch 7 was committed last. Its lines are in the file but still waited, and batches 8 and 9 run again."""
+    path = tmp_path / "signals.ndjson"
+    old = AppendOnceFile(path, "old")
+    for number in (5, 7, 8, 9):
+        old.append([change(number)], batch_id=number)
+    for _ in range(1 + dies):
+        new = AppendOnceFile(path, "new", continues={"old": 8})
+        new.append([change(7)], batch_id=-1)
+        new.append([change(8), change(9)], batch_id=0)
+    new.append([change(10)], batch_id=1)
+    assert announced(path) == ["5", "7", "8", "9", "10"]
+
+
+def test_a_checkpoint_made_from_another_one_long_ago_cuts_nothing(tmp_path: Path) -> None:
+    """The old one went on for longer than what it read can be expected to be there still."""
+    path = tmp_path / "signals.ndjson"
+    old = AppendOnceFile(path, "old")
+    for batch_id in (7, 8, 300):
+        old.append([change(batch_id)], batch_id)
+    AppendOnceFile(path, "new", continues={"old": 8}).append([change(9)], batch_id=0)
+    assert announced(path) == ["7", "8", "300", "9"]
+
+
 def test_a_new_checkpoint_does_not_cut_lines_of_the_old_one(tmp_path: Path) -> None:
     """The new checkpoint's batches count from zero again."""
     path = tmp_path / "signals.ndjson"

@@ -22,14 +22,18 @@ from sinks.append_once import AppendOnceFile
 from sinks.clock import wall_ms
 from sinks.prometheus import Exposition
 from sinks.records import Record
+from sinks.store import SnapshotStore
 from streaming.checkpoint.manifest import locked
 from streaming.checkpoint.reshard import files_read_by_spark
 from streaming.checkpoint.shards import shard_keys
-from streaming.checkpoint.stored import open_stored
+from streaming.checkpoint.stored import manifest_of, open_stored
 from streaming.cli import checkpoint_commands
 from streaming.cli.checkpoint_commands import exported
 from streaming.cli.errors import CommandError
 from streaming.cli.main import app
+from streaming.cli.outlets import OutletMetrics, open_outlets
+from streaming.config import load_config
+from streaming.config.service import SignalLogSection
 from streaming.core.maintenance.placement import out_of_place
 from streaming.core.settings import QueueRule, Settings
 from streaming.core.state_reports import report_of
@@ -340,6 +344,30 @@ def test_reshard_keeps_what_waits_for_a_destination(tmp_path: Path) -> None:
     new.put(0, [Record("e", "e")])  # the batch runs again after a crash
     assert deliver_next(new, log)
     assert (tmp_path / "log").read_text().split() == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "resharded again before it has run"])
+def test_no_line_is_in_the_signal_log_twice_after_reshard(tmp_path: Path, again: bool) -> None:
+    """A job was killed after the file had the lines of its last batch, and of one more that was not committed."""
+    checkpoint, log = unpacked(NAMES[-1], tmp_path), tmp_path / "signals.ndjson"
+    last = open_stored(checkpoint).batch_id
+    assert last is not None
+    before = AppendOnceFile(log, manifest_of(checkpoint).checkpoint.id)
+    for batch_id, word in ((last - 3, "a"), (last, "b"), (last + 1, "c")):
+        before.append([Record(word, word)], batch_id)
+    Outbox(LocalFolder(checkpoint / "outbox" / "signal_log_file"), "log").put(last, [Record("b", "b")])
+    new = tmp_path / "new"
+    resharded(checkpoint, new)
+    if again:
+        resharded(new, tmp_path / "newer")
+        new = tmp_path / "newer"
+    config = load_config(None).model_copy(update={"signal_log": SignalLogSection(path=log)})
+    config = config.model_copy(update={"spark": config.spark.model_copy(update={"checkpoint_dir": str(new)})})
+    made, metrics = manifest_of(new).checkpoint, OutletMetrics()
+    with open_outlets(config, made, lambda name: LocalFolder(new / name), SnapshotStore(), None, metrics):
+        (delivery,) = metrics.deliveries
+        delivery.put([Record("c", "c"), Record("d", "d")], 0)
+    assert log.read_text().split() == ["a", "b", "c", "d"]
 
 
 def test_a_checkpoint_is_not_resharded_into_itself(tmp_path: Path) -> None:
