@@ -112,16 +112,20 @@ class Exposition:
         if self._process is not None:
             ProcessCollector(registry=self._process)
         self._lock = threading.Lock()
+        self._rendering = threading.Lock()
+        """Held while a body is put together: as many bodies at once as clients ask for would not fit into memory."""
         self._fixed = _Fixed(Snapshot(0, (), (), {}), {}, {})
         self._queues: dict[QueueName, _Queue] = {}
 
     def render(self, snapshot: Snapshot | None, now_ms: int, *, openmetrics: bool = False) -> bytes:
         """Render the exposition at `now_ms` (epoch ms); before the first snapshot, only metrics of this process."""
-        return joined(self._pieces(snapshot, now_ms, openmetrics))
+        with self._rendering:
+            return joined(self._pieces(snapshot, now_ms, openmetrics))
 
     def render_gzip(self, snapshot: Snapshot | None, now_ms: int, *, openmetrics: bool = False) -> bytes:
         """Render the same, compressed."""
-        return gzipped(self._pieces(snapshot, now_ms, openmetrics))
+        with self._rendering:
+            return gzipped(self._pieces(snapshot, now_ms, openmetrics))
 
     def _pieces(self, snapshot: Snapshot | None, now_ms: int, openmetrics: bool) -> Iterator[Piece]:
         if _BUILD_INFO.name not in self._left_out:

@@ -27,6 +27,7 @@ from sinks.http.read import ReadApi
 from sinks.http.responses import compressible, takes_gzip
 from sinks.http.settings import HttpSettings, Page
 from sinks.http.stream import Stream
+from sinks.http.unread import UnreadResponses
 from sinks.native_histograms import PROTOBUF_TYPE, NativeExposition, wants_protobuf
 from sinks.prometheus import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, wants_openmetrics
 from sinks.store import SnapshotStore
@@ -74,7 +75,7 @@ def create_app(store: SnapshotStore, settings: HttpSettings | None = None) -> St
             Route("/-/ready", health.ready),
             *(Route(path, _further_page(content)) for path, content in settings.pages.items()),
         ],
-        middleware=[Middleware(Guard, access=settings.access)],
+        middleware=[Middleware(Guard, access=settings.access, unread=UnreadResponses(settings.connections.unread_bytes))],
         exception_handlers={ApiError: answer_api_error, HTTPException: answer_http_error},
     )
     # The router's redirect is an absolute URL, which loses the scheme and the path of a proxy in front.

@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sinks.prometheus import Family
+
+CUT: Final = "queuewatch.cut"
+"""The name in a request's `state` of the function that ends its connection at once."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class ConnectionLimits:
     """Time for the rest of a body that was answered before it was complete, from the end of its response."""
     read_within_s: float = 60.0
     """A client that reads nothing of its response for this long is disconnected."""
+    unread_bytes: int = 256 * 1024 * 1024
+    """Maximum of all responses together that clients have not read yet; for more, some of these clients are disconnected."""
     handshake_within_s: float = 10.0
     """Time for the TLS handshake."""
 
@@ -116,6 +121,7 @@ class LimitedConnection(H11Protocol):
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self._registry = connections
+        self.app_state = {**self.app_state, CUT: partial(self._cut, "slow_reader")}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)

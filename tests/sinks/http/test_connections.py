@@ -12,6 +12,7 @@ import subprocess
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -27,12 +28,15 @@ from sinks.http import (
     Credentials,
     HttpSettings,
     IngestSettings,
+    Page,
+    RunningServer,
     Spool,
     Tls,
     create_app,
     serve,
 )
 from sinks.http.access import host_name
+from sinks.http.unread import UnreadResponses
 from sinks.store import SnapshotStore
 from tests.sinks.http.conftest import Service, StartService
 from tests.waiting import until
@@ -239,6 +243,83 @@ def test_a_reader_that_reads_nothing_is_disconnected(start: StartService) -> Non
         stream.sendall(b"GET /assets/app.js HTTP/1.1\r\nHost: a\r\n\r\n" * 2_000)
         until(lambda: refused(service, "slow_reader"), "the reader is disconnected")
     assert refused(service, "slow_reader") == 1
+
+
+LARGE = Page(b"0123456789abcdef" * (1 << 20))
+"""16 MiB: more than the system buffers for a connection."""
+ASKS = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def with_large_page(tls: Tls | None = None, **limits: float) -> RunningServer:
+    """Start a service that serves LARGE at `/large`, with these connection limits."""
+    connections = ConnectionLimits(**limits)  # type: ignore[arg-type]
+    return serve(create_app(SnapshotStore(), HttpSettings(connections=connections, pages={"/large": LARGE})), port=0, tls=tls)
+
+
+def asking(server: RunningServer) -> socket.socket:
+    """Open a connection that asks for the large page, and wait until the answer has begun."""
+    stream = socket.create_connection((server.host, server.port), timeout=10)
+    stream.sendall(ASKS)
+    assert stream.recv(15) == b"HTTP/1.1 200 OK"
+    return stream
+
+
+def length_of(stream: socket.socket) -> int:
+    """Read an answer to its end and return the length of its body; fewer bytes if the connection is cut."""
+    head = stream.recv(1 << 20).partition(b"\r\n\r\n")
+    length = len(head[2])
+    with suppress(ConnectionResetError):
+        while length < len(LARGE.body) and (part := stream.recv(1 << 20)):
+            length += len(part)
+    return length
+
+
+@pytest.mark.slow
+def test_responses_that_nobody_reads_do_not_use_up_the_memory() -> None:
+    """Each of them is held whole. The oldest ones are cut, so that whoever reads gets a response."""
+    with with_large_page(unread_bytes=3 * len(LARGE.body)) as server, ExitStack() as stack:
+        unread = [stack.enter_context(asking(server)) for _ in range(6)]
+        assert httpx.get(f"{server.url}/large", headers={"Accept-Encoding": "identity"}, timeout=30).content == LARGE.body
+        whole = [length_of(stream) == len(LARGE.body) for stream in unread]
+        assert whole == [False] * 4 + [True] * 2
+        metrics = httpx.get(f"{server.url}/metrics").text
+        assert 'queuewatch_http_refused_total{reason="slow_reader"} 4' in metrics
+
+
+@pytest.mark.parametrize(
+    ("clients", "cut"),
+    [
+        ("aaab", [0]),
+        ("abbc", [1]),
+        ("abab", [0]),
+        ("aaaaab", [0, 1, 2]),
+    ],
+    ids=["the oldest", "of the client that has most", "the older of two clients", "as many as needed"],
+)
+def test_the_oldest_responses_of_the_client_that_has_most_make_room(clients: str, cut: list[int]) -> None:
+    """A client that asks for more and more does not keep others from getting a response."""
+    unread, found = UnreadResponses(30), list[int]()
+    with ExitStack() as stack:
+        for number, client in enumerate(clients):
+            stack.enter_context(unread.holding(client, 10, partial(found.append, number)))
+    assert found == cut
+    with unread.holding("a", 31, found.clear):
+        assert found == cut
+
+
+@pytest.mark.slow
+def test_a_reader_over_tls_that_reads_nothing_is_disconnected(tls: Tls) -> None:
+    """TLS takes over any number of bytes at once, so that the rest of a response must wait until they are read."""
+    trusting = ssl.create_default_context(cafile=str(tls.cert_file))
+    with with_large_page(tls, read_within_s=0.4) as server:
+        plain = socket.create_connection((server.host, server.port), timeout=10)
+        with trusting.wrap_socket(plain, server_hostname="127.0.0.1") as stream:
+            stream.sendall(ASKS)
+
+            def refused_() -> bool:
+                return 'reason="slow_reader"} 1\n' in httpx.get(f"{server.url}/metrics", verify=trusting).text
+
+            until(refused_, "the reader is disconnected")
 
 
 HOSTS = [
