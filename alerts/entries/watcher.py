@@ -135,10 +135,10 @@ NO_RECENT_BATCH = Entry(
         why="The age of the raw timestamp grows even when nothing is published any more.",
         summary="queuewatch has stopped judging.",
         description=(
-            f"The last batch of {{{{ $labels.job }}}} is {own_value('duration')} old. No signal begins or ends until the next "
-            "batch."
+            f"The last batch of {{{{ $labels.instance }}}} of {{{{ $labels.job }}}} is {own_value('duration')} old. No signal "
+            "begins or ends until the next batch."
         ),
-        identity=("job",),
+        identity=("job", "instance"),
         for_s=60.0,
         keep_firing_s=0.0,
         limit=Limit(60.0, "seconds", "maximum age of the last batch"),

@@ -94,8 +94,8 @@ NOT_PUBLISHING = Alert(
 
 
 def _no_batch(age: str) -> Alert:
-    text = f"The last batch of queuewatch is {age} old. No signal begins or ends until the next batch."
-    return Alert({**FIXED, "severity": "critical"}, text)
+    text = f"The last batch of a:9400 of queuewatch is {age} old. No signal begins or ends until the next batch."
+    return Alert({**FIXED, "instance": "a:9400", "severity": "critical"}, text)
 
 
 LAG = job("queuewatch_pipeline_lag_seconds")
@@ -297,6 +297,19 @@ RAW_CASES: dict[str, tuple[Check, ...]] = {
     "NoRecentBatch": (
         Check("fires", "while the time stamp stays", {LAST: "0x60"}, "10m", (_no_batch("10m 0s"),)),
         Check("quiet", "while batches come", {LAST: "0+15x60"}, "10m"),
+        Check(
+            "fires",
+            "another instance publishes, this one does not",
+            {LAST: "0x60", LAST.replace("a:9400", "b:9400"): "0+15x60"},
+            "10m",
+            (_no_batch("10m 0s"),),
+        ),
+        Check(
+            "quiet",
+            "the service was started on another host",
+            {LAST: "0+15x20 stale", LAST.replace("a:9400", "b:9400"): "_x20 300+15x60"},
+            "15m",
+        ),
         Check("boundary", "a minute after the limit was passed, less a step", {LAST: "0x60"}, "2m"),
         Check("boundary", "a minute after the limit was passed", {LAST: "0x60"}, "2m15s", (_no_batch("2m 15s"),)),
     ),
