@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinks import svg
 from sinks.explain.advice import advice
-from sinks.explain.formatting import count, duration
+from sinks.explain.formatting import count, duration, evidence_words
 from sinks.markup import escaped, shortened
 from sinks.report.attempts import MessageStory, message_story
 from sinks.report.collect import Collected, Span, severity_rank
@@ -128,7 +128,7 @@ def _signal_row(span: Span, anchors: ByMessage) -> str:
     anchor = anchors.get((key.system, key.scope, message_id)) if isinstance(message_id, str) else None
     link = "" if anchor is None else f' <a href="#{anchor}">its attempts</a>'
     evidence = "".join(
-        f"<dt>{escaped(name)}</dt><dd>{escaped(shortened(str(value), _LONGEST_VALUE))}</dd>"
+        f"<dt>{escaped(name)}</dt><dd>{escaped(shortened(evidence_words(name, value), _LONGEST_VALUE))}</dd>"
         for name, value in {**_about(span), **finding.evidence}.items()
         if name != "summary"
     )

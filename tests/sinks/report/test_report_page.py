@@ -103,6 +103,16 @@ def test_a_signal_links_to_the_message_of_its_own_account() -> None:
     ]
 
 
+def test_times_in_the_evidence_are_in_utc() -> None:
+    """A person compares them with the other times of the page; milliseconds since 1970 say nothing."""
+    evidence = {"arrived_at": 1_700_000_000_000, "age_s": 80.5, "final_attempt": True, "summary": "s"}
+    key = SignalKey("DeadLetterArrived", "aws_sqs", "", "q", message_id="m")
+    collected = Collected(times=[0, 9_000], spans=[Span(Finding(key, "warning", 1, evidence), 1)])
+    page = report_page(collected, pa.table({}), ["f"])
+    shown = dict(re.findall(r"<dt>(\w+)</dt><dd>([^<]*)</dd>", page))
+    assert [shown[name] for name in ("arrived_at", "age_s", "final_attempt")] == ["2023-11-14T22:13:20Z", "80.5", "yes"]
+
+
 def test_a_bar_has_the_colour_of_the_signals_it_stands_for() -> None:
     """A critical signal that begins during one that is folded is drawn over it; those of one colour are one bar."""
     queue = QueueName("aws_sqs", "", "q")
