@@ -129,7 +129,8 @@ function showError(error) {
     banner("Waiting for the first batch. This page will show it as soon as it is available.", atMs);
   } else if (error.status) {
     setLive("old", "Error");
-    banner(`${capital(error.message)}. ${capital(error.fix)}.`, atMs);
+    const sentences = [error.message, error.fix].filter(Boolean);
+    banner(sentences.map((text) => `${capital(text)}.`).join(" "), atMs);
   } else {
     setLive("lost", "Not connected");
     banner("The service does not answer. This page retries every few seconds.", atMs);

@@ -140,6 +140,16 @@ def test_numbers_become_old_while_an_answer_is_awaited(visit: StartVisit) -> Non
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r" at \d\d:\d\d:\d\d UTC$"))
 
 
+def test_an_error_without_a_remedy_is_one_sentence(visit: StartVisit) -> None:
+    """A proxy in front of the service answers with a page of its own."""
+    visited = visit(shop_snapshot(wall_ms()))
+    page = visited.page
+    refused = {"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"}
+    page.route(re.compile("/api/v1/queues"), lambda route: route.fulfill(**refused))
+    page.goto(f"{visited.server.url}/")
+    expect(page.get_by_role("status")).to_have_text("The service answered 502.")
+
+
 def test_an_answer_that_was_cut_off_is_forgotten(visit: StartVisit) -> None:
     """The page is not connected until the next answer, and then it is live: what it announces needs no answer before."""
     visited = visit(shop_snapshot(wall_ms()))
