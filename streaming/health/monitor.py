@@ -37,6 +37,10 @@ class Monitor:
         self._events: int | None = None
         self._events_at_ms = 0
         self._lag_s: float | None = None
+        self._published: int | None = None
+        """The batch published last…"""
+        self._published_at_ms = 0
+        """…and when it was first published."""
 
     def progressed(self, progress: Progress) -> None:
         """Record a committed batch."""
@@ -65,11 +69,14 @@ class Monitor:
                 # The lag of the newest event: without events, keep the lag of the last batch that had some.
                 self._lag_s = max(0, now_ms - merged.high_water) / 1000 if merged.high_water > 0 else None
             self._events, self._events_at_ms = events, now_ms
+            # A batch that fails after it was published, as on a full disk, is published again and again, and nothing new is.
+            if batch_id != self._published:
+                self._published, self._published_at_ms = batch_id, now_ms
             progress = self._progress
             return PipelineView(
                 batch_id=batch_id,
                 batch_duration_s=progress.duration_s if progress else None,
-                last_batch_at_ms=now_ms,
+                last_batch_at_ms=self._published_at_ms,
                 lag_records=_sum(progress.waiting if progress else None, waiting_files),
                 lag_s=self._lag_s,
                 state_bytes=state_bytes,

@@ -46,6 +46,18 @@ def test_rate_and_lag_are_of_this_batch_duration_and_backlog_of_the_previous_one
     assert (second.batch_id, second.last_batch_at_ms, second.state_bytes, second.state_rows) == (1, clock.ms, 11, 4)
 
 
+def test_a_batch_that_runs_again_and_again_is_not_a_recent_one() -> None:
+    """On a full disk it fails after it was published: with its latest time, the alert on the last batch would never fire."""
+    clock = Clock()
+    monitor = Monitor(clock)
+    monitor.published(7, merged(100, 0), 0, 0)
+    began_ms = clock.ms + 2_000
+    for _ in range(3):
+        clock.ms += 2_000
+        assert monitor.published(8, merged(200, 0), 0, 0).last_batch_at_ms == began_ms
+    assert monitor.published(9, merged(200, 0), 0, 0).last_batch_at_ms == clock.ms
+
+
 def test_the_lag_does_not_grow_while_nothing_is_sent() -> None:
     """After a quiet hour the lag is not an hour."""
     clock = Clock()
