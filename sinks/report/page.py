@@ -183,7 +183,13 @@ def _event_table(story: MessageStory) -> Iterator[str]:
     yield "<details><summary>every event</summary><table><thead><tr><th>At</th><th>Event</th><th>Receive</th><th>Consumer</th>"
     yield "<th>Queue</th><th>Until</th><th></th></tr></thead><tbody>\n"
     for h in story.timeline:
-        until = "" if h.until_ms is None else svg.utc(h.until_ms, "%H:%M:%S")
+        until = "" if h.until_ms is None else _until(h.until_ms, h.at_ms)
         cells = (svg.utc(h.at_ms), h.what, h.receive_count or "", h.consumer or "", h.queue, until, h.note)
         yield "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>\n"
     yield "</tbody></table></details>\n"
+
+
+def _until(until_ms: int, at_ms: int) -> str:
+    """Return the end of a window: the time, and the day if it is another one than that of the event."""
+    day, _, time = svg.utc(until_ms).partition(" ")
+    return time if svg.utc(at_ms).startswith(day) else f"{day} {time}".rstrip()

@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from sinks.markup import escaped
+from sinks.report.attempts import MessageStory, TimelineEvent
 from sinks.report.collect import Collected, QueueSeries, Span
-from sinks.report.page import report_page
+from sinks.report.page import _event_table, report_page
 from sinks.report.pictures import queue_picture
 from streaming.core.settings import QueueName
 from streaming.judge.findings.signals import Finding, Severity, SignalChange, SignalKey, SignalName
@@ -101,6 +102,15 @@ def test_a_signal_links_to_the_message_of_its_own_account() -> None:
         ("1/eu-west-1", "message-1"),
         ("2/eu-west-1", "message-2"),
     ]
+
+
+@pytest.mark.parametrize(("minutes", "until"), [(5, "22:18:20"), (120, "2023-11-15 00:13:20")], ids=["same day", "next day"])
+def test_a_window_that_ends_on_another_day_has_its_day(minutes: int, until: str) -> None:
+    """A window lasts for up to twelve hours."""
+    story = MessageStory(QueueName("aws_sqs", "", "q"), "m")
+    at_ms = 1_700_000_000_000
+    story.timeline.append(TimelineEvent(at_ms, "received", "q", None, 1, at_ms + 60_000 * minutes, ""))
+    assert f"<td>{until}</td>" in "".join(_event_table(story))
 
 
 def test_times_in_the_evidence_are_in_utc() -> None:
