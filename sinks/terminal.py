@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -81,7 +82,7 @@ def screen(published: Published | None, now_ms: int, *, url: str | None, width: 
 
 def change_lines(before: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
     """Return a line for each signal that began or ended between two snapshots."""
-    at = time.strftime("%H:%M:%S", time.localtime(snapshot.at_ms / 1000))
+    at = _clock(snapshot.at_ms)
     old = _by_key(before)
     new = _by_key(snapshot)
     for key, finding in new.items():
@@ -104,6 +105,11 @@ def closing_lines(store: SnapshotStore, now_ms: int) -> Iterator[str]:
         yield printable(f"firing: {_signal(finding.key)}: {finding.summary}")
     for resolved in store.resolved():
         yield printable(f"resolved: {_signal(resolved.finding.key)}")
+
+
+def _clock(at_ms: int) -> str:
+    """Return the time of day in UTC, as on the status page."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%SZ}"
 
 
 def _signal(key: SignalKey) -> str:
@@ -140,7 +146,7 @@ def _show_lines(
             say(line)
         if time.monotonic() - said_at >= _PLAIN_EVERY_S:
             said_at = time.monotonic()
-            at = time.strftime("%H:%M:%S", time.localtime(published.snapshot.at_ms / 1000))
+            at = _clock(published.snapshot.at_ms)
             for queue in matching(published, QueueQuery(limit=20))[:20]:
                 say(printable(f"{at} {queue.queue}: {_standing(queue, published, clock_ms())}"))
         before = published

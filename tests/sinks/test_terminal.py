@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -118,6 +119,17 @@ def test_a_signal_about_a_collector_names_no_queue() -> None:
     assert began.endswith(f"{stale.severity:8} TelemetryStale: sqs is silent.")
     (ended,) = change_lines(snapshot, replace(snapshot, firing=()))
     assert ended.endswith("TelemetryStale")
+
+
+def test_a_line_has_the_time_of_the_status_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In UTC: whoever looks for the moment on the page, in a report or in the log finds the same time."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        lines = list(change_lines(None, shop_snapshot(1_700_000_000_000)))
+    time.tzset()
+    assert lines
+    assert all(line.startswith("22:13:20Z FIRING   ") for line in lines)
 
 
 @pytest.mark.slow
