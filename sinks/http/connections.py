@@ -20,6 +20,9 @@ from sinks.prometheus import Family
 
 CUT: Final = "queuewatch.cut"
 """The name in a request's `state` of the function that ends its connection at once."""
+_LAST_S: Final = 4.0
+"""When the server stops, connections still open after this long are cut: a second later, uvicorn would cancel their requests and log
+a traceback for each."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,10 @@ class LimitedConnection(H11Protocol):
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self._await_request()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(_LAST_S, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -286,6 +286,15 @@ def test_responses_that_nobody_reads_do_not_use_up_the_memory() -> None:
         assert 'queuewatch_http_refused_total{reason="slow_reader"} 4' in metrics
 
 
+@pytest.mark.slow
+def test_a_reader_that_reads_nothing_is_cut_when_the_service_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """Its request is not cancelled, which would log a traceback with every stop."""
+    server = with_large_page()
+    with asking(server):
+        server.stop()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
+
+
 @pytest.mark.parametrize(
     ("clients", "cut"),
     [
