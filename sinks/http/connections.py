@@ -21,8 +21,8 @@ from sinks.prometheus import Family
 CUT: Final = "queuewatch.cut"
 """The name in a request's `state` of the function that ends its connection at once."""
 _LAST_S: Final = 4.0
-"""When the server stops, connections still open after this long are cut: a second later, uvicorn would cancel their requests and log
-a traceback for each."""
+"""When the server stops, connections still open after this long are cut. A second later, uvicorn would cancel their requests and
+log a traceback for each."""
 
 
 @dataclass(frozen=True)
