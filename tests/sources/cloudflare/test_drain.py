@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -116,26 +117,58 @@ def test_a_failed_acknowledgement_means_duplicates_not_loss(stub: Stub, queue: S
 
 def test_heartbeats_of_its_own_say_that_the_queue_is_read(stub: Stub, drain: TelemetryDrain) -> None:
     """The collector's come while the list and the metrics can be read: a drain that may not pull was noticed by nobody."""
-
-    def heard(within_s: float) -> list[Event]:
-        handed: list[Event] = []
-        stop = threading.Event()
-        thread = threading.Thread(target=drain.run, args=(handed.extend, stop))
-        thread.start()
-        stop.wait(within_s)
-        stop.set()
-        thread.join(10)
-        return handed
-
     stub.faults["/pull"].extend(answering(403, "{}") for _ in range(100))
-    assert heard(0.3) == []
-    stub.faults["/pull"].clear()
-    [heartbeat] = heard(0.3)
+    with draining(drain) as handed:
+        until(lambda: len(stub.calls("/pull")) > 3, "three pulls are refused")
+        assert handed == []
+        stub.faults["/pull"].clear()
+        until(lambda: handed, "the queue can be read")
+        read = len(stub.calls("/pull"))
+        until(lambda: len(stub.calls("/pull")) > read + 3, "it is read several times")
+    [heartbeat] = handed
     assert (heartbeat["type"], heartbeat["system"], heartbeat["consumer"]) == (
         "heartbeat",
         "cloudflare_queues",
         "cloudflare:a/telemetry",
     )
+
+
+def test_heartbeats_go_on_while_the_queue_is_read(stub: Stub, drain: TelemetryDrain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single one would be a collector that fell silent."""
+    monkeypatch.setattr("sources.cloudflare.drain._HEARTBEAT_S", 0.01)
+    with draining(drain) as handed:
+        until(lambda: len(handed) >= 3, "three heartbeats")
+        stub.faults["/pull"].extend(answering(500, "") for _ in range(100))
+        pulls = len(stub.calls("/pull"))
+        until(lambda: len(stub.calls("/pull")) > pulls + 1, "it cannot be read any more")
+        heard = len(handed)
+        until(lambda: len(stub.calls("/pull")) > pulls + 3, "it is tried again")
+        assert len(handed) == heard
+
+
+def test_a_queue_that_is_not_in_the_account_has_no_heartbeat(stub: Stub) -> None:
+    """Nothing is drained, however often it is looked for."""
+    looked: list[None] = []
+    with CloudflareApi(stub.url, ACCOUNT, lambda: TOKEN, timeout_s=5) as api:
+        config = DrainConfig(queue="telemtry", idle_s=0.02)
+        with draining(TelemetryDrain(config, api, lambda: looked.append(None), "cloudflare:a")) as handed:
+            until(lambda: len(looked) >= 3, "it is looked for")
+    assert handed == []
+
+
+@contextmanager
+def draining(drain: TelemetryDrain) -> Iterator[list[Event]]:
+    """Run the drain in a thread; gives what it emits."""
+    handed: list[Event] = []
+    stop = threading.Event()
+    thread = threading.Thread(target=drain.run, args=(handed.extend, stop))
+    thread.start()
+    try:
+        yield handed
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
 
 
 @pytest.mark.slow
