@@ -127,8 +127,11 @@ def delivery_of(
     scope: str | None = None,
     visibility_timeout_s: float | None = None,
 ) -> Delivery | None:
-    """Return the batch in a Lambda event, or None if the event is not from SQS."""
-    found = event.get("Records") if isinstance(event, dict) else None
+    """Return the batch in a Lambda event, or None if the event is not from SQS.
+
+    An event source mapping passes `{"Records": […]}`, EventBridge Pipes the list of the same records by itself.
+    """
+    found = event.get("Records") if isinstance(event, dict) else event
     if not isinstance(found, list) or not found:
         return None
     if not all(isinstance(r, dict) and r.get("eventSource") == "aws:sqs" and r.get("messageId") for r in found):

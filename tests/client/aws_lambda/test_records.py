@@ -58,7 +58,7 @@ SOURCE = "arn:aws:sqs:us-east-1:123456789012:"
 _IN_NODE = """
 import { deliveryOf } from %s;
 const delivery = deliveryOf(JSON.parse(process.argv[1]), { requestId: "r", consumer: "c", beganAt: 1700000001000 });
-console.log(JSON.stringify(delivery.received()));
+console.log(JSON.stringify(delivery?.received() ?? null));
 """
 
 
@@ -69,14 +69,30 @@ def test_a_receive_names_the_queue_it_came_from_unless_it_is_back_there(
 ) -> None:
     """A message that was redriven to its source may still name it, as if the source were its own dead-letter queue."""
     event = _event(_SAID | ({"DeadLetterQueueSourceArn": SOURCE + source} if source else {}))
-    if language == "python":
-        [received] = _delivery(event).received()
-    else:
-        module = Path(queuewatch.aws_lambda.__file__).parent / "node" / "records.mjs"
-        code = _IN_NODE % json.dumps(module.as_uri())
-        node = services.found(find_node).executable
-        run = subprocess.run(
-            [node, "--input-type=module", "-e", code, json.dumps(event)], capture_output=True, text=True, check=True
-        )
-        [received] = json.loads(run.stdout)
+    [received] = _received(services, language, event)
     assert (received["message_id"], received.get("from_queue")) == ("m1", named)
+
+
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_records_of_a_pipe_are_those_of_a_mapping(services: Services, language: str) -> None:
+    """EventBridge Pipes passes the list of records without `Records` around it; nothing of such a function was reported."""
+    event = _event(_SAID)
+    assert _received(services, language, event["Records"]) == _received(services, language, event)
+
+
+@pytest.mark.parametrize("event", [[], [{"eventSource": "aws:kinesis"}], [{"order": 1}], ["text"], [None]], ids=repr)
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_another_list_is_not_a_batch(services: Services, language: str, event: list[Any]) -> None:
+    """A pipe of another source passes a list too, and a direct call may pass any."""
+    assert _received(services, language, event) is None
+
+
+def _received(services: Services, language: str, event: Any) -> Any:
+    """Return the `received` events of a function's event, None if it is not from SQS."""
+    if language == "python":
+        delivery = delivery_of(event, request_id="r", consumer="c", began_at=1_700_000_001_000)
+        return None if delivery is None else delivery.received()
+    module = Path(queuewatch.aws_lambda.__file__).parent / "node" / "records.mjs"
+    command = [services.found(find_node).executable, "--input-type=module", "-e", _IN_NODE % json.dumps(module.as_uri())]
+    run = subprocess.run([*command, json.dumps(event)], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)

@@ -1,8 +1,11 @@
 // Converts the records of an SQS invocation, and its outcome, to telemetry events. Pure.
 
-/** Returns the batch in a Lambda event, or undefined if the event is not from SQS. */
+/**
+ * Returns the batch in a Lambda event, or undefined if the event is not from SQS. An event source mapping passes
+ * `{ Records: […] }`, EventBridge Pipes the list of the same records by itself.
+ */
 export function deliveryOf(event, { requestId, consumer, beganAt, scope, visibilityTimeoutS }) {
-  const found = event?.Records;
+  const found = Array.isArray(event) ? event : event?.Records;
   if (!Array.isArray(found) || found.length === 0) return undefined;
   if (!found.every((record) => record?.eventSource === "aws:sqs" && record.messageId)) return undefined;
   const place = placeOfArn(String(found[0].eventSourceARN ?? ""));
