@@ -70,7 +70,7 @@ class ActiveMQCollectorConfig(CollectorSection):
     virtual_host: str | None = None
     """The STOMP `host` header, if it differs from the host of the address."""
     broker_name: str | None = None
-    """`scope` of the events; by default the broker's own name."""
+    """`scope` of the events; by default the name of the connected broker. Set it if a master and its slaves differ in name."""
     name: str | None = None
     """Name of the collector in heartbeats; by default `activemq:` and the broker's name."""
 

@@ -60,11 +60,8 @@ class Lifecycle:
         """`scope` is the broker's name, None while it is not known."""
         self._limits = limits or Limits()
         self.traits = traits or QueueTraits()
-        self.clock = BrokerClock()
-        self.memory = Memory(self._limits.max_in_flight, self._limits.max_ended, self._limits.keep_ended_ms)
-        self.consumers = Registry()
         self.builder = EventBuilder(scope, self.traits)
-        self._moves = Moves(self._limits.keep_ended_ms)
+        self._forget()
         self.unreadable: dict[str, int] = {}
         """Advisories without usable content, by reason."""
         self.bodiless = 0
@@ -97,6 +94,19 @@ class Lifecycle:
         events = [self._end_event(message, now_ms) for message in self.memory.due(now_ms, self._limits.grace_ms)]
         self.memory.expire(now_ms)
         self._moves.expire(now_ms)
+        return events
+
+    def _forget(self) -> None:
+        self.clock = BrokerClock()
+        self.memory = Memory(self._limits.max_in_flight, self._limits.max_ended, self._limits.keep_ended_ms)
+        self.consumers = Registry()
+        self._moves = Moves(self._limits.keep_ended_ms)
+
+    def change_broker(self, scope: str, now_ms: int) -> list[Event]:
+        """Start anew with another broker: forget the one before; return the ends of its messages that were pending."""
+        events = self.flush(now_ms + self._limits.grace_ms)
+        self._forget()
+        self.builder.scope = scope
         return events
 
     def begin_session(self) -> None:

@@ -68,6 +68,8 @@ class Watch:
         self._bodiless_before = lifecycle.bodiless
         self._now_s = 0.0
         self._watched: dict[str, bool] = {}
+        self._is_named = config.broker_name is not None
+        """Whether it is known which broker this is: after a failover it may be another one."""
 
     def start(self, now_s: float, now_ms: int) -> None:
         """Subscribe, and start polling and probing. Raises `BrokerUnavailable`."""
@@ -106,7 +108,7 @@ class Watch:
         self._poll.tick(now_s, now_ms)
         if self._probe is not None:
             self._probe.tick(now_s)
-        is_heard = self._lifecycle.builder.scope is not None and self._session.silent_s() < _SILENT_S
+        is_heard = self._is_named and self._session.silent_s() < _SILENT_S
         if now_s >= self._next_heartbeat_s and is_heard:
             self._next_heartbeat_s = now_s + self._config.heartbeat_interval_s
             self._add([self._heartbeat(now_ms)])
@@ -156,8 +158,7 @@ class Watch:
 
     def _advisory(self, incoming: Incoming) -> None:
         lifecycle = self._lifecycle
-        if lifecycle.builder.scope is None:
-            lifecycle.builder.scope = incoming.headers.get("originBrokerName")
+        self._name(incoming.headers.get("originBrokerName"), incoming.at_ms)
         advisory = parse(incoming.headers, incoming.body)
         if self._probe is not None and not self._probe.done:
             self._probe.advisory(advisory)
@@ -173,10 +174,9 @@ class Watch:
 
     def _statistics(self, incoming: Incoming) -> None:
         done = self._poll.reply(incoming.headers, incoming.body)
+        self._name(self._poll.broker_name, incoming.at_ms)
         if self._replay_ends_s is not None and self._poll.plugin == "present":
             self._end_replay(incoming.at_ms)
-        if self._lifecycle.builder.scope is None:
-            self._lifecycle.builder.scope = self._poll.broker_name
         if done is None:
             return
         at_ms = self._lifecycle.clock.at(incoming.at_ms)
@@ -188,6 +188,23 @@ class Watch:
         self._discards.observe(done.subscriptions)
         self._add(self._reconciler.observe(done.subscriptions, done.asked_ms, incoming.at_ms, done.queues))
         self._add(self._changed_consumers(incoming.at_ms))
+
+    def _name(self, name: str | None, now_ms: int) -> None:
+        """Take the name of the broker from the first frame of this connection that has it."""
+        if self._is_named or not name:
+            return
+        self._is_named = True
+        before = self._lifecycle.builder.scope
+        if before is not None and name != before:
+            log.warning(
+                "ActiveMQ: %s is the broker %r, and the one before was %r: its queues are reported as those of another broker. "
+                "If both have the same store, set collect.activemq.broker_name",
+                self._session.address,
+                name,
+                before,
+            )
+            self._add(self._lifecycle.change_broker(name, now_ms))
+        self._lifecycle.builder.scope = name
 
     def _end_replay(self, now_ms: int) -> None:
         self._replay_ends_s = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ class DrivenWatch:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.lifecycle = Lifecycle("test")
-        config = ActiveMQCollectorConfig(probe_queue=None)
+        config = ActiveMQCollectorConfig(probe_queue=None, broker_name="test")
         self.watch = Watch(config, PlayedSession(Inbox(10), []), self.lifecycle, self.events.extend)  # type: ignore[arg-type]
         self.watch.start(0, START_MS)
         self.lifecycle.end_replay(START_MS)
@@ -117,3 +118,66 @@ def test_without_the_brokers_counts_nothing_is_kept_to_compare_with_them() -> No
     for frame in load("normal"):
         driven.watch.take(frame)
     assert not driven.watch._flags._queues
+
+
+def at_broker(name: str, later_ms: int = 0) -> list[Incoming]:
+    """Return the frames of one message as the broker with this name would send them."""
+    frames = load("normal")
+    return [replace(f, at_ms=f.at_ms + later_ms, headers={**f.headers, "originBrokerName": name}) for f in frames]
+
+
+@pytest.mark.parametrize(
+    ("broker_name", "scopes"),
+    [(None, [("a", "a"), ("a", "a"), ("b", "b"), ("a", "a")]), ("pair", [("pair", "pair")] * 4)],
+    ids=["by its own name", "by configuration"],
+)
+def test_after_a_failover_the_scope_is_the_name_of_the_broker_that_is_connected(
+    broker_name: str | None, scopes: list[tuple[str, str]]
+) -> None:
+    """The first one's name stayed until the collector was restarted, so the queues of two brokers were one."""
+    config = ActiveMQCollectorConfig(probe_queue=None, broker_name=broker_name)
+    lifecycle = Lifecycle(broker_name)
+    found = []
+    for name in "aaba":
+        events: list[Event] = []
+        watch = Watch(config, PlayedSession(Inbox(10), []), lifecycle, events.extend)  # type: ignore[arg-type]
+        watch.start(0, START_MS)
+        for frame in at_broker(name):
+            watch.take(frame)
+        watch.tick(1, frame.at_ms + 60_000)
+        # The rest is of the connection before: what is reported when this one is named.
+        [scope] = {event["scope"] for event in events if event["type"] == "received"}
+        [alive] = [event["scope"] for event in events if event["type"] == "heartbeat"]
+        found.append((scope, alive))
+    assert found == scopes
+
+
+def test_what_the_broker_before_had_acknowledged_is_reported_as_its_own() -> None:
+    """What it still had in flight is not known any more: the broker that took over has not given it back."""
+    lifecycle, events = Lifecycle(None), list[Event]()
+    for name, later_ms in (("a", 0), ("b", 1_000)):
+        config = ActiveMQCollectorConfig(probe_queue=None)
+        watch = Watch(config, PlayedSession(Inbox(10), []), lifecycle, events.extend)  # type: ignore[arg-type]
+        watch.start(0, START_MS)
+        for frame in at_broker(name, later_ms):
+            watch.take(frame)
+        watch.stop([])
+        lifecycle.apply(seen("dispatched", message="held", by=A), frame.at_ms)
+    lifecycle.end_replay(frame.at_ms)
+    assert [(e["scope"], e["type"]) for e in events if e["type"] in ("deleted", "released")] == [("a", "deleted")]
+
+
+def test_no_heartbeat_before_it_is_known_which_broker_this_is() -> None:
+    """It would say that the broker before is watched."""
+    lifecycle, events = Lifecycle(None), list[Event]()
+    for at_s in (0, 100):
+        config = ActiveMQCollectorConfig(probe_queue=None)
+        watch = Watch(config, PlayedSession(Inbox(10), []), lifecycle, events.extend)  # type: ignore[arg-type]
+        watch.start(at_s, START_MS + at_s * 1000)
+        watch.tick(at_s, START_MS + at_s * 1000)
+        assert events == []
+        for frame in at_broker("a"):
+            watch.take(frame)
+        watch.tick(at_s + 1, START_MS + at_s * 1000)
+        assert [event["consumer"] for event in events if event["type"] == "heartbeat"] == ["activemq:a"]
+        events.clear()
