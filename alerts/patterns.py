@@ -46,21 +46,24 @@ def _pattern(text: str) -> str:
 
 
 def _most_repeated(text: str) -> int:
-    """Return how often a part of the expression is repeated at most, by `{n}` of it and of the groups that it is in."""
-    groups, last = [1], 1
+    """Return how often a part of the expression is repeated at most, by `{n}` of it and of the groups that it is in.
+
+    What is repeated `{0}` times is absent, and does not count in the groups around it.
+    """
+    groups, last, most = [1], 1, 1
     for token in _TOKEN.finditer(text):
         part = token.group()
-        if part == "(":
-            groups.append(1)
-            last = 1
-        elif part == ")" and len(groups) > 1:
-            last = groups.pop()
-        elif token["repeated"]:
-            last *= int(token["most"]) or 1
+        if token["repeated"]:
+            last *= int(token["most"]) or int(part.endswith(",}"))  # {0,} is *
+            most = max(most, last)
         elif part not in ("*", "+", "?"):
+            groups[-1] = max(groups[-1], last)
             last = 1
-        groups[-1] = max(groups[-1], last)
-    return max(groups)
+            if part == "(":
+                groups.append(1)
+            elif part == ")" and len(groups) > 1:
+                last = groups.pop()
+    return most
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
