@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,8 +27,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from queuewatch.proxy import running
+from queuewatch.proxy import forwarding, running
 from queuewatch.proxy.server import Handler
+from queuewatch.proxy.upstreams import Upstream
 from tests.coroutines import finished
 from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
 from tests.services import proxy as proxy_service
@@ -453,3 +455,58 @@ def proxy_of_elasticmq(elasticmq: ElasticMQ) -> Iterator[Proxy]:
     """A proxy in front of ElasticMQ only."""
     with proxy_service.start(elasticmq.endpoint) as made:
         yield made
+
+
+class _Keys:
+    """Credentials that are always there."""
+
+    access_key, secret_key, token = "key", "secret", None
+
+    async def get(self) -> _Keys:
+        return self
+
+
+@pytest.mark.parametrize("protocol", ["json", "query"])
+@pytest.mark.parametrize("ahead_s", [-3_600, -200, 0, 200, 3_600])
+def test_a_call_that_is_refused_for_its_time_is_signed_with_the_time_of_sqs(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: int, protocol: str
+) -> None:
+    """An SDK corrects its own clock in this way, but the proxy signs anew with that of its machine: each call failed."""
+    clock = {"ahead_s": ahead_s}
+    monkeypatch.setattr(forwarding, "time", SimpleNamespace(time=lambda: time.time() + clock["ahead_s"]))
+
+    def answer(found: Asked) -> tuple[int, str, bytes]:
+        signed = datetime.strptime(found.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z")
+        if abs(signed.timestamp() - time.time()) < 300:
+            return 200, JSON, _SENT
+        if protocol == "query":
+            return 403, "text/xml", b"<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>"
+        return 400, JSON, b'{"__type":"com.amazon.coral.service#InvalidSignatureException"}'
+
+    async def statuses() -> list[int]:
+        forwarder = forwarding.Forwarder(cast(Any, _Keys()))
+        try:
+            upstream = Upstream("us-east-1", fake.endpoint)
+            found = [(await forwarder.forward(upstream, "/", [], b"{}")).status for _ in range(2)]
+            clock["ahead_s"] = 0  # it is corrected
+            return [*found, (await forwarder.forward(upstream, "/", [], b"{}")).status]
+        finally:
+            await forwarder.close()
+
+    with fake_sqs(answer) as fake:
+        assert finished(statuses()) == [200, 200, 200]
+        assert len(fake.asked) == (5 if abs(ahead_s) > 300 else 3), "twice when a clock was found to be wrong"
+
+
+def test_a_call_that_is_refused_for_another_reason_is_made_once() -> None:
+    """A wrong secret, for example; the application gets the answer."""
+
+    async def status() -> int:
+        forwarder = forwarding.Forwarder(cast(Any, _Keys()))
+        try:
+            return (await forwarder.forward(Upstream("us-east-1", fake.endpoint), "/", [], b"{}")).status
+        finally:
+            await forwarder.close()
+
+    with fake_sqs(lambda _: (403, JSON, b"{}")) as fake:
+        assert (finished(status()), len(fake.asked)) == (403, 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 from collections.abc import Iterable
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -13,9 +15,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from queuewatch.proxy.credentials import CredentialSource
-from queuewatch.proxy.signing import Target, canonical_path, signature_headers
+from queuewatch.proxy.signing import Credentials, Target, canonical_path, signature_headers
 from queuewatch.proxy.upstreams import Upstream
 from queuewatch.tls import HTTP_FIX, is_plain_text
+
+_log = logging.getLogger("queuewatch.proxy")
 
 _CONNECT_WITHIN_S: Final = 5.0
 _ANSWER_WITHIN_S: Final = 60.0
@@ -24,6 +28,11 @@ _IDLE_S: Final = 15.0
 """Idle connections are closed long before SQS closes them, because a call on a connection just closed by SQS would be lost."""
 MAX_LINE_BYTES: Final = 65_536
 """The limit for a request or status line and for each header, on both sides; aiohttp's own is 8,190."""
+
+_REFUSED: Final = (400, 401, 403)
+"""The statuses of a refused signature. Such a call had no effect and can be repeated."""
+_SKEW_S: Final = 240
+"""SQS takes signatures that are five minutes old, or dated five minutes ahead."""
 
 _NOT_FORWARDED: Final = frozenset(
     (
@@ -57,6 +66,8 @@ class Forwarder:
 
     def __init__(self, credentials: CredentialSource, *, tls: ssl.SSLContext | None = None, use_env_proxy: bool = False) -> None:
         self._credentials = credentials
+        self.clock_offset_s = 0
+        """What is added to this machine's clock for signatures: zero until SQS refuses a call because of its time."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ssl=tls or True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=_ANSWER_WITHIN_S),
@@ -74,10 +85,20 @@ class Forwarder:
         if credentials is None:
             raise NoAnswer("queuewatch-proxy has no AWS credentials")
         path = canonical_path(path)
-        sent = [header for header in headers if _is_forwarded(header[0])]
-        sent += signature_headers(Target(upstream.host, path, upstream.region), sent, body, credentials, time.time())
+        kept = [header for header in headers if _is_forwarded(header[0])]
+        answer = await self._call(upstream, path, kept, body, credentials)
+        if answer.status in _REFUSED and self._is_set_by(answer.headers.get("Date", "")):
+            answer = await self._call(upstream, path, kept, body, credentials)
+        return answer
+
+    async def _call(
+        self, upstream: Upstream, path: str, headers: list[tuple[str, str]], body: bytes, credentials: Credentials
+    ) -> Answer:
+        target = Target(upstream.host, path, upstream.region)
+        signed = signature_headers(target, headers, body, credentials, time.time() + self.clock_offset_s)
+        sent = CIMultiDict([*headers, *signed])
         try:
-            call = self._session.post(_url(upstream.origin, path), data=body, headers=CIMultiDict(sent), allow_redirects=False)
+            call = self._session.post(_url(upstream.origin, path), data=body, headers=sent, allow_redirects=False)
             async with call as answer:
                 content = await answer.read()
                 returned = CIMultiDict([header for header in answer.headers.items() if _is_returned(header[0])])
@@ -85,6 +106,21 @@ class Forwarder:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             why = HTTP_FIX if is_plain_text(error) else type(error).__name__
             raise NoAnswer(f"queuewatch-proxy got no answer from {upstream.host}: {why}") from error
+
+    def _is_set_by(self, date: str) -> bool:
+        """Set the clock for signatures by SQS' own, as SDKs do; return whether it differed too much for a signature.
+
+        An SDK's correction has no effect behind the proxy, which signs with its own clock.
+        """
+        try:
+            offset_s = round(parsedate_to_datetime(date).timestamp() - time.time())
+        except (ValueError, OverflowError):  # no date, or none that can be read
+            return False
+        if abs(offset_s - self.clock_offset_s) < _SKEW_S:
+            return False
+        self.clock_offset_s = offset_s
+        _log.warning("this machine's clock differs from SQS' by %d s: calls are signed with the time of SQS", -offset_s)
+        return True
 
     async def close(self) -> None:
         """Close every connection."""

@@ -202,6 +202,7 @@ class Handler:
             "in_flight": self.in_flight,
             "no_answer": self.no_answer,
             "refused": self.refused,
+            "clock_offset_s": self._forwarder.clock_offset_s,
             **self._telemetry.stats(),
         }
 
