@@ -21,6 +21,11 @@ _VISIBILITY_S: Final = 30.0
 _RETENTION_S: Final = 345_600.0
 _LAMBDA_BATCH: Final = 10
 
+_FUNCTION: Final = "AWS::Lambda::Function"
+_SAM_FUNCTION: Final = "AWS::Serverless::Function"
+_MOST_STEPS: Final = 3
+"""From a mapping over an alias to a function; a template with a circle is not followed for ever."""
+
 _VARIABLE: Final = re.compile(r"\$\{([^!}][^}]*)\}")
 
 
@@ -69,6 +74,10 @@ class _Template:
         for name, found in self.resources.items():
             if found.get("Type") == type_:
                 yield name, self.properties(name)
+
+    def type_of(self, logical_id: str) -> object:
+        """Return the type of a resource."""
+        return self.resources[logical_id].get("Type")
 
     def properties(self, logical_id: str) -> Json:
         """Return a resource's properties as written. Raises `MalformedTemplate`."""
@@ -211,15 +220,23 @@ def _allow(written: Any, template: _Template) -> RedriveAllow | None:
 def _mappings(template: _Template) -> Iterator[tuple[str, LambdaConsumer]]:
     for _, properties in template.of_type("AWS::Lambda::EventSourceMapping"):
         queue = template.find(properties.get("EventSourceArn"), "AWS::SQS::Queue")
-        function = template.find(properties.get("FunctionName"), "AWS::Lambda::Function") or template.find(
-            properties.get("FunctionName"), "AWS::Serverless::Function"
-        )
+        function = _function(properties.get("FunctionName"), template)
         if queue is not None and template.value(properties.get("Enabled")) not in (False, "false"):
             yield queue, _consumer(function, properties, template)
 
 
+def _function(written: Any, template: _Template) -> str | None:
+    """Return the logical id of the function that a value refers to, perhaps through an alias or a version of it."""
+    for _ in range(_MOST_STEPS):
+        found = template.find(written, _FUNCTION) or template.find(written, _SAM_FUNCTION)
+        if found is None or template.type_of(found) not in ("AWS::Lambda::Alias", "AWS::Lambda::Version"):
+            return found
+        written = template.properties(found).get("FunctionName")
+    return None
+
+
 def _sam_events(template: _Template) -> Iterator[tuple[str, LambdaConsumer]]:
-    for logical_id, properties in template.of_type("AWS::Serverless::Function"):
+    for logical_id, properties in template.of_type(_SAM_FUNCTION):
         for name, event in _mapping(properties, "Events", f"resource {logical_id}").items():
             if not isinstance(event, dict) or event.get("Type") != "SQS":
                 continue
@@ -244,7 +261,9 @@ def _consumer(function: str | None, mapping: Json, template: _Template) -> Lambd
 def _timeout(function: str, template: _Template) -> float | None:
     properties = template.properties(function)
     globals_: Json = (template.document.get("Globals") or {}).get("Function") or {}
-    is_sam = template.resources[function].get("Type") == "AWS::Serverless::Function"
+    is_sam = template.type_of(function) == _SAM_FUNCTION
+    if not is_sam and template.type_of(function) != _FUNCTION:
+        return None  # a resource of another kind, such as a nested stack, whose output names the function
     default = _number(template, globals_, "Timeout", LAMBDA_TIMEOUT_S) if is_sam else LAMBDA_TIMEOUT_S
     return _number(template, properties, "Timeout", default)
 

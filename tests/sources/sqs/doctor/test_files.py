@@ -287,6 +287,24 @@ def test_a_template_with_short_form_functions_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("resource", "timeout_s"),
+    [
+        ("{Type: AWS::Lambda::Alias, Properties: {FunctionName: !Ref Work, FunctionVersion: '1', Name: live}}", 31),
+        ("{Type: AWS::Lambda::Version, Properties: {FunctionName: !GetAtt Work.Arn}}", 31),
+        ("{Type: AWS::Lambda::Alias, Properties: {FunctionName: elsewhere, Name: live}}", None),
+        ("{Type: AWS::Lambda::Alias, Properties: {FunctionName: !Ref Live}}", None),
+        ("{Type: AWS::CloudFormation::Stack, Properties: {TemplateURL: 'https://example.org/t'}}", None),
+    ],
+)
+def test_a_mapping_leads_through_an_alias_to_its_function(tmp_path: Path, resource: str, timeout_s: float | None) -> None:
+    """An alias has no timeout; it was taken for a function with the default one, of three seconds."""
+    template = TEMPLATE.replace("FunctionName: !Ref Work\n", "FunctionName: !Ref Live\n") + f"  Live: {resource}\n"
+    [consumer] = queues(written(tmp_path, "t.yaml", template))["orders"].consumers
+    assert consumer.timeout_s == timeout_s
+    assert consumer.function == ("work" if timeout_s else "of another template" if "Alias" in resource else "Live")
+
+
+@pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
         ("1209600", "345600", [("orders", "dead_letter_retention")]),
