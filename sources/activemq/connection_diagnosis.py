@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import socket
 import ssl
+from typing import Final
 
 from queuewatch.tls import is_plain_text
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.errors import BrokerUnavailable
 
+_CONNECTOR: Final = "is the broker up, with a STOMP transportConnector on this port?"
+
 
 def unreachable(config: ActiveMQCollectorConfig, address: Address) -> BrokerUnavailable:
     """Return why connecting to `address` fails, with the remedy."""
-    return BrokerUnavailable(str(address), *_try(config, address))
+    reason, remedy = _try(config, address)
+    return BrokerUnavailable(str(address), reason, remedy, is_closed=remedy == _CONNECTOR)
 
 
 def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
     """Return the reason and the remedy."""
-    connector = "is the broker up, with a STOMP transportConnector on this port?"
     try:
         with socket.create_connection((address.host, address.port), config.connect_timeout_s) as plain:
             if address.tls:
@@ -38,10 +41,12 @@ def _try(config: ActiveMQCollectorConfig, address: Address) -> tuple[str, str]:
     except FileNotFoundError as error:
         return f"{error.strerror}: {error.filename}", "check the files under tls"
     except TimeoutError:
-        return f"no answer within {config.connect_timeout_s:g} s", connector
+        return f"no answer within {config.connect_timeout_s:g} s", _CONNECTOR
+    except socket.gaierror as error:
+        return error.strerror or str(error), "check the host's name, and whether it can be resolved here"
     except OSError as error:
-        return error.strerror or str(error), connector
-    return "cannot connect", connector
+        return error.strerror or str(error), _CONNECTOR
+    return "cannot connect", _CONNECTOR
 
 
 class _CertificateUnusable(Exception):

@@ -24,14 +24,14 @@ def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
 
     One message goes through `probe_queue` unless that is None. An unreachable broker is also a finding.
     """
-    unreachable: list[Finding] = []
+    unreachable: list[BrokerUnavailable] = []
     config = config.model_copy(update={"statistics_interval_s": 0.5})
     for address in config.parsed_addresses():
         inbox = Inbox(config.max_waiting_advisories)
         try:
             session = open_session(config, address, inbox)
         except BrokerUnavailable as error:
-            unreachable.append(Finding("connection", "error", f"{error.address}: {error.reason}", error.remedy))
+            unreachable.append(error)
             inbox.close()
             continue
         try:
@@ -42,9 +42,21 @@ def check_broker(config: ActiveMQCollectorConfig) -> list[Finding]:
         finally:
             inbox.close()
             session.close()
-        # An address that does not answer matters even if another one does: failover would not work.
-        return [*unreachable, Finding("connection", "ok", f"logged in at {address}"), *found]
-    return unreachable
+        # An address that does not answer matters even if another one does: failover may not work.
+        return [*map(_unanswered, unreachable), Finding("connection", "ok", f"logged in at {address}"), *found]
+    return [_refused(error) for error in unreachable]
+
+
+def _refused(error: BrokerUnavailable) -> Finding:
+    return Finding("connection", "error", f"{error.address}: {error.reason}", error.remedy)
+
+
+def _unanswered(error: BrokerUnavailable) -> Finding:
+    """Return the finding of an address that does not answer while another one does."""
+    if not error.is_closed:
+        return _refused(error)
+    what = f"{error.address}: {error.reason}. A slave listens once it has taken over; if this is none, failover does not work"
+    return Finding("connection", "info", what, error.remedy)
 
 
 def _look(watch: Watch, inbox: Inbox) -> list[Finding]:
@@ -64,7 +76,7 @@ def examine(config: ActiveMQCollectorConfig) -> Examination:
         system=SYSTEM,
         passed=[f"{one.check}: {one.what}" for one in found if one.level == "ok"],
         findings=[
-            Reported(rule=one.check, severity="critical" if one.level == "error" else "warning", summary=one.what, fix=one.fix)
+            Reported(rule=one.check, severity="critical" if one.level == "error" else one.level, summary=one.what, fix=one.fix)
             for one in found
             if one.level != "ok"
         ],

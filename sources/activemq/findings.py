@@ -41,12 +41,12 @@ PERMISSIONS_XML = """\
   <tempDestinationAuthorizationEntry read="GROUP" write="GROUP" admin="GROUP"/>
 </tempDestinationAuthorizationEntry>"""
 
-Level = Literal["ok", "warning", "error"]
+Level = Literal["ok", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `error`: messages cannot be followed; `warning`: something remains unseen."""
+    """The result of a check. `error`: messages cannot be followed; `warning`: something remains unseen; `info`: may be meant."""
 
     check: str
     level: Level
