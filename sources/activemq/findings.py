@@ -41,6 +41,17 @@ PERMISSIONS_XML = """\
   <tempDestinationAuthorizationEntry read="GROUP" write="GROUP" admin="GROUP"/>
 </tempDestinationAuthorizationEntry>"""
 
+TRANSFORMATION = (
+    "another STOMP client subscribes to the same advisories without a header transformation:jms-advisory-json; add it there"
+)
+
+_UNREADABLE: Mapping[str, str] = {
+    "empty_body": "an empty body",
+    "bad_body": "a body of an unknown form",
+    "unknown_topic": "an unknown topic",
+}
+"""`advisory.Unreadable.reason` in words."""
+
 Level = Literal["ok", "info", "warning", "error"]
 
 
@@ -69,6 +80,8 @@ class Observed:
     probe_refused: str | None = None
     bodiless: int = 0
     """Advisories with an empty body."""
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    """Advisories of which nothing could be used, by `advisory.Unreadable.reason`."""
     silent_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Queue -> policy attributes that seem to be off (`unprepared.FlagWatch`)."""
     discarded: int = 0
@@ -78,7 +91,7 @@ class Observed:
 def diagnose(seen: Observed) -> list[Finding]:
     """Return all findings in the order in which to fix them."""
     found = [_version(seen), _statistics(seen), _subscriptions(seen), *_advisories(seen)]
-    found += [_bodies(seen), _silent_queues(seen), _discarded(seen)]
+    found += [_bodies(seen), _unreadable(seen), _silent_queues(seen), _discarded(seen)]
     return [finding for finding in found if finding is not None]
 
 
@@ -139,8 +152,15 @@ def _bodies(seen: Observed) -> Finding | None:
     if not seen.bodiless:
         return None
     what = f"{seen.bodiless} advisories came with an empty body: times, groups and redelivery counts in them are unknown"
-    fix = "another STOMP client subscribes to the same advisories without a header transformation:jms-advisory-json; add it there"
-    return Finding("bodies", "warning", what, fix)
+    return Finding("bodies", "warning", what, TRANSFORMATION)
+
+
+def _unreadable(seen: Observed) -> Finding | None:
+    if not seen.unreadable:
+        return None
+    reasons = ", ".join(f"{count} with {_UNREADABLE[reason]}" for reason, count in sorted(seen.unreadable.items()))
+    what = f"{sum(seen.unreadable.values())} advisories could not be read ({reasons}): what they reported is lost"
+    return Finding("unreadable", "warning", what, TRANSFORMATION)
 
 
 def _silent_queues(seen: Observed) -> Finding | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 
 from sources.activemq import poll, probe
@@ -66,6 +67,7 @@ class Watch:
         self._reported: dict[tuple[str, str], tuple[object, float]] = {}
         self._observed_before: Observed | None = None
         self._bodiless_before = lifecycle.bodiless
+        self._unreadable_before = Counter(lifecycle.unreadable)
         self._now_s = 0.0
         self._watched: dict[str, bool] = {}
         self._is_named = config.broker_name is not None
@@ -137,6 +139,7 @@ class Watch:
             probe_queue=self._config.probe_queue,
             probe_refused=None if probed is None else probed.refused,
             bodiless=self._lifecycle.bodiless - self._bodiless_before,
+            unreadable=dict(Counter(self._lifecycle.unreadable) - self._unreadable_before),
             silent_flags=self._flags.missing(),
             discarded=self._discards.discarded,
         )

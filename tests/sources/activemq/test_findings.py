@@ -57,6 +57,7 @@ def test_a_well_prepared_broker_has_no_findings() -> None:
         ),
         ({"probe_refused": "not authorized"}, "advisories", "warning", "authorizationEntry"),
         ({"discarded": 24_860}, "discarded", "error", '<policyEntry topic="ActiveMQ.Advisory.>"/>'),
+        ({"unreadable": {"bad_body": 3}}, "unreadable", "warning", "transformation:jms-advisory-json"),
         ({"bodiless": 3}, "bodies", "warning", "transformation:jms-advisory-json"),
         (
             {"silent_flags": {"a": frozenset({"advisoryForConsumed"})}},

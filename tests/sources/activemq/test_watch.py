@@ -12,7 +12,7 @@ from sources.activemq.config import ActiveMQCollectorConfig
 from sources.activemq.inbox import Inbox, Incoming
 from sources.activemq.lifecycle import Lifecycle
 from sources.activemq.queue_traits import QueueTraits
-from sources.activemq.watch import Watch
+from sources.activemq.watch import ADVISORIES, Watch
 from sources.events import Event
 from tests.sources.activemq.advisories import START_MS, A, body, consumer, seen
 from tests.sources.activemq.record import load
@@ -118,6 +118,18 @@ def test_without_the_brokers_counts_nothing_is_kept_to_compare_with_them() -> No
     for frame in load("normal"):
         driven.watch.take(frame)
     assert not driven.watch._flags._queues
+
+
+def test_advisories_that_cannot_be_read_are_a_finding() -> None:
+    """They were counted, and nobody was told that events are missing."""
+    driven = DrivenWatch()
+    assert not [finding for finding in driven.watch.findings() or [] if finding.check == "unreadable"]
+    moved = {"destination": "/topic/ActiveMQ.Advisory.MessageDLQd.Queue.orders", "originBrokerName": "test"}
+    for body_ in ("<xml/>", "[]", ""):
+        driven.watch.take(Incoming("message", START_MS, ADVISORIES, moved, body_))
+    [found] = [finding for finding in driven.watch.findings() or [] if finding.check == "unreadable"]
+    assert found.what.startswith("3 advisories could not be read (2 with a body of an unknown form, 1 with an empty body)")
+    assert driven.watch.findings() is None, "nothing has changed"
 
 
 def at_broker(name: str, later_ms: int = 0) -> list[Incoming]:
