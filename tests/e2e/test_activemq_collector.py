@@ -248,6 +248,16 @@ def test_tls_against_a_plain_port_is_reported(activemq: ActiveMQ) -> None:
     assert "write stomp:// instead of stomp+ssl://" in (finding.fix or "")
 
 
+@pytest.mark.parametrize("behind_s", [-600, 600])
+def test_a_broker_whose_clock_differs_reports_the_probe(
+    activemq: ActiveMQ, monkeypatch: pytest.MonkeyPatch, behind_s: int
+) -> None:
+    """A probe that expired at once by the broker's clock looked like a broker that sends no advisories."""
+    monkeypatch.setattr("sources.activemq.doctor.now_ms", lambda: round((time.time() - behind_s) * 1000))
+    [advisories] = [finding for finding in check_broker(configured(activemq)) if finding.check == "advisories"]
+    assert (advisories.level, advisories.fix) == ("ok", None), advisories.what
+
+
 def test_a_closed_port_is_reported() -> None:
     config = ActiveMQCollectorConfig(addresses=(f"stomp://127.0.0.1:{free_port()}",))
     [finding] = check_broker(config)
