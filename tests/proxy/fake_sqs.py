@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,8 +42,8 @@ class FakeSqs:
 
 
 @contextmanager
-def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeSqs]:
-    """Run an endpoint that answers each request with `answer`, in a thread of its own."""
+def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0, ahead_s: int = 0) -> Iterator[FakeSqs]:
+    """Run an endpoint that answers each request with `answer`, in a thread of its own, with a clock `ahead_s` ahead."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,6 +63,9 @@ def fake_sqs(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[FakeS
             self.end_headers()
             self.wfile.write(content)
             self.close_connection = True
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string(time.time() + ahead_s if timestamp is None else timestamp)
 
         def _watch(self, found: Asked) -> None:
             try:

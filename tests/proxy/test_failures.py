@@ -466,6 +466,27 @@ class _Keys:
         return self
 
 
+def _is_timely(found: Asked, now_s: float) -> bool:
+    """Return whether SQS, at this time, accepts when a call was signed."""
+    signed = datetime.strptime(found.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z")
+    return abs(signed.timestamp() - now_s) < 300
+
+
+def test_events_have_the_time_of_sqs_where_the_clock_is_wrong() -> None:
+    """The service would take them for late, or for events of the future."""
+
+    def answer(found: Asked) -> tuple[int, str, bytes]:
+        return (200 if _is_timely(found, time.time() + 3_600) else 403), JSON, _SENT
+
+    with fake_sqs(answer, ahead_s=3_600) as fake, proxy_service.start(fake.endpoint) as proxy:
+        made = client(proxy.endpoint)
+        for _ in range(2):
+            made.send_message(QueueUrl=f"{proxy.endpoint}/123456789012/orders", MessageBody="a")
+        ahead_s = [event["at"] / 1000 - time.time() for event in proxy.events()]
+        assert [round(ahead / 60) for ahead in ahead_s] == [60, 60]
+        assert abs(proxy.stats()["clock_offset_s"] - 3_600) < 5
+
+
 @pytest.mark.parametrize("protocol", ["json", "query"])
 @pytest.mark.parametrize("ahead_s", [-3_600, -200, 0, 200, 3_600])
 def test_a_call_that_is_refused_for_its_time_is_signed_with_the_time_of_sqs(
@@ -476,8 +497,7 @@ def test_a_call_that_is_refused_for_its_time_is_signed_with_the_time_of_sqs(
     monkeypatch.setattr(forwarding, "time", SimpleNamespace(time=lambda: time.time() + clock["ahead_s"]))
 
     def answer(found: Asked) -> tuple[int, str, bytes]:
-        signed = datetime.strptime(found.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z")
-        if abs(signed.timestamp() - time.time()) < 300:
+        if _is_timely(found, time.time()):
             return 200, JSON, _SENT
         if protocol == "query":
             return 403, "text/xml", b"<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>"

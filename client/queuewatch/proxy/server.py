@@ -158,16 +158,19 @@ class Handler:
             self.no_answer += 1
             return _error(call, 503, "ServiceUnavailable", str(error))
         body = answer.body
+        # By the clock of SQS where this machine's is wrong: events that are too old or too new are not believed.
+        offset_ms = 1000 * self._forwarder.clock_offset_s
+        times_ms = (began_at + offset_ms, now_ms() + offset_ms)
         try:
             if answer.status == 200 and wanted:
                 parsed = call.codec.parse_answer(call.operation, body)
                 # Strip first: the application gets its response even if telemetry fails.
                 body = call.codec.strip(body, parsed, asked)
                 retried = is_retry(request.headers.get("amz-sdk-request", ""))
-                self._telemetry.report(call, parsed, queue_url, upstream.region, (began_at, now_ms()), retried=retried)
+                self._telemetry.report(call, parsed, queue_url, upstream.region, times_ms, retried=retried)
             elif wanted and answer.status == 400 and call.operation == _DELETE:
                 refusal = call.codec.parse_error(body)
-                self._telemetry.report_refusal(call, refusal, queue_url, upstream.region, (began_at, now_ms()))
+                self._telemetry.report_refusal(call, refusal, queue_url, upstream.region, times_ms)
             elif answer.status == 200 and call.operation in _GIVES_QUEUE_URLS:
                 body = call.codec.with_queue_urls(body, urls.to_application)
         except Exception as error:
