@@ -126,6 +126,32 @@ def test_a_broker_that_restarts_is_watched_again(tmp_path: Path) -> None:
     assert {event["scope"] for event in collected.events} == {"east"}
 
 
+def test_a_broker_that_takes_over_under_another_name_has_a_scope_of_its_own(tmp_path: Path) -> None:
+    """Nothing of it is reported under the first one's name, heartbeats included."""
+    port = free_port()
+    with services(), broker.start(broker.Setup(name="east"), tmp_path / "east", port) as running:
+        collected = Collected(configured(running))
+        try:
+            until(collected.is_connected, "it is connected")
+            settle_one(running, "orders")
+            until(lambda: collected.of("deleted", "orders"), "the message is deleted")
+        except BaseException:
+            collected.stop()
+            raise
+    try:
+        until(lambda: not collected.is_connected(), "the lost connection is noticed")
+        before = len(collected.events)
+        with broker.start(broker.Setup(name="west"), tmp_path / "west", port) as running:
+            until(collected.is_connected, "it is connected")
+            settle_one(running, "orders")
+            until(lambda: len(collected.of("deleted", "orders")) == 2, "the message is deleted")
+    finally:
+        collected.stop()
+    assert {event["scope"] for event in collected.events[:before]} == {"east"}
+    assert {event["scope"] for event in collected.events[before:]} == {"west"}
+    assert {event["consumer"] for event in collected.of("heartbeat")} == {"activemq:east", "activemq:west"}
+
+
 def test_the_next_address_is_tried_when_one_does_not_answer(activemq: ActiveMQ) -> None:
     dead = ActiveMQ("127.0.0.1", free_port(), 0, "", "")
     with collecting(configured(dead, activemq)) as collected:
