@@ -87,7 +87,7 @@ def parse_reply(body: str | bytes) -> Reply | None:
         if "destinationName" in values:
             return _queue(values)
         return BrokerStatistics(str(values["brokerName"]))
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

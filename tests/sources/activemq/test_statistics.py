@@ -107,6 +107,7 @@ def test_counts_of_a_subscription_without_those_of_discarded_advisories() -> Non
         "",
         "{}",
         '{"map":""}',
+        '{"map":{"entry":[{"string":["brokerName"]}]}}',
         "nonsense",
         pytest.param('{"map":' * 100_000, id="nested without end"),
         reply({**QUEUE_REPLY, "destinationName": "topic://news"}),
