@@ -210,7 +210,12 @@ WINDOW_TOO_SHORT = Entry(
     dashboard="queue",
     evidence=(
         EvidenceField("outlived_ratio", "share of the deliveries that outlived their window"),
-        EvidenceField("work_p95_s", "95th percentile of the processing time"),
+        EvidenceField("work_p95_s", "95th percentile of the processing time, from the last receive of a message to its deletion"),
+        EvidenceField(
+            "longest_work_s",
+            "the longest that work took which ended after its window, from the receive by the consumer that did it, in the last "
+            "15 minutes (at most a fifth too long); absent if not known",
+        ),
         EvidenceField("timeout_that_fits_s", "a visibility timeout that would be long enough; absent if none is"),
         EvidenceField("late_messages", "poison suspects of which deletions were refused because the window had ended"),
         EvidenceField("stuck_groups", "groups that are stuck behind such a message"),

@@ -48,6 +48,7 @@ def track(state: ShardState, packet: Packet, now: int, settings: Settings) -> tu
     # Not earlier: a step may be longer than the lateness, and what ended during it must not count as forgotten before this.
     state.high_water = max(state.high_water, _newest(packet, now, settings))
     shard_report = report(state, now, before, [*packet.quarantine, *left_out.examples], settings)
+    state.late_work_ms.clear()
     compact(state, settings)
     return state, shard_report
 

@@ -22,7 +22,7 @@ from streaming.judge.rules.prefetched import has_window, prefetched_since, worki
 from streaming.judge.rules.purges import recent_purges
 from streaming.judge.rules.redrive import failed_since, progress_since
 from streaming.judge.rules.retry_storm import retry_storm_since
-from streaming.judge.rules.short_window import outlived_since
+from streaming.judge.rules.short_window import late_work_since, outlived_since
 from streaming.judge.rules.silent import expected_since, silent_since
 from streaming.judge.rules.stalled import backlog_since, failing_again_since
 from streaming.judge.rules.telemetry import uncovered_since
@@ -59,6 +59,7 @@ OF_PARTS: tuple[Conditions, ...] = (
     unconfirmed_since,
     working_since,
     connected_since,
+    late_work_since,
 )
 
 

@@ -203,6 +203,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "visible_since": per_queue_min(queue, w.visible_since, w.visible, n),
         "lost_at_receives": _lost_at_receives(state, now, n, settings),
         "expires_last": expires_last,
+        "late_work_ms": _late_work(state),
         "used_up_first": used_up_first,
         "oldest_received": per_queue_min(queue, sent, selected.received, n),
         "returned_since": per_queue_min(queue, rows["last_received"], selected.received & w.visible, n),
@@ -212,6 +213,14 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
             queue, np.where(rows["last_received"] > 0, rows["last_received"], rows["window_at"]), w.in_flight, n
         ),
     }
+
+
+def _late_work(state: ShardState) -> Array:
+    """Return, per queue, the longest work of this step that ended after its visibility window; 0 where none did."""
+    longest_ms = np.zeros(len(state.queues), dtype=np.int64)
+    if state.late_work_ms:
+        longest_ms[list(state.late_work_ms)] = list(state.late_work_ms.values())
+    return longest_ms
 
 
 def _age_counts(state: ShardState, w: Windows, now: int) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,6 +120,8 @@ class ShardState:
     high_water: int
     """Latest event time seen, and in a replay the latest `now`."""
     now: int
+    late_work_ms: dict[int, int] = field(default_factory=dict)
+    """Queue -> the longest work that ended after its visibility window, in this step. It is reported and not stored."""
 
     @classmethod
     def empty(cls) -> ShardState:

@@ -49,6 +49,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.dedup import fingerprint, is_new
 from streaming.core.tracking.delivery_order import outdated_losses, remember_outdated_ends
 from streaming.core.tracking.ends import was_moved_by_receive
+from streaming.core.tracking.late_work import note_late_work
 from streaming.core.tracking.retention import has_run_out, withdraw
 from streaming.core.tracking.segments import Segments, count_rows
 from streaming.core.tracking.windows import window_ends
@@ -197,8 +198,10 @@ def _outlived(state: ShardState, seg: Segments, deleted: Array, counted: Array, 
     ended = np.where(ended > 0, ended, np.minimum.reduceat(np.where(deleted, seg["at"], NEVER), seg.starts)[of])
     again = ~first[event] & (seg["at"][event] > ended) & redelivered
     new = (live.at("flags", row) & F_OUTLIVED) == 0
-    hit = np.unique(row[(late & first[event] | stolen | again) & new])
+    is_hit = (late & first[event] | stolen | again) & new
+    hit = np.unique(row[is_hit])
     if len(hit):
+        note_late_work(state, row[is_hit], seg["at"][event[is_hit]], seg["consumer"][event[is_hit]], settings)
         live.put("flags", hit, live.at("flags", hit) | np.uint32(F_OUTLIVED))
         count_rows(state, hit, T_OUTLIVED)
 

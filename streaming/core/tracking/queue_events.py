@@ -39,6 +39,7 @@ from streaming.core.state.state import ShardState
 from streaming.core.tracking.attempts import count_retried_of, refold
 from streaming.core.tracking.dead_letters import withdraw_arrivals
 from streaming.core.tracking.dedup import is_new
+from streaming.core.tracking.late_work import note_refused_work
 from streaming.core.tracking.results import ACCEPTED, DUPLICATE, TOO_LATE, count_results
 
 FAILED_BATCH_MEMORY_MS = 24 * 3_600_000
@@ -81,7 +82,7 @@ def _apply_reports(state: ShardState, events: Events, settings: Settings) -> Non
     # A late one may be a repetition of one that is forgotten.
     timely = ~is_late(reported["at"], reported["flags"], state.oldest_timely_at(settings))
     refused = (kind == OUTLIVED) & timely
-    _refuse(state, numbers[refused], reported.take(refused))
+    _refuse(state, numbers[refused], reported.take(refused), settings)
     _hear_consumers(state, numbers[kind == CONSUMER_STATE], reported.take(kind == CONSUMER_STATE))
     _learn(state, numbers[kind == QUEUE_STATE], reported.take(kind == QUEUE_STATE), settings)
 
@@ -96,12 +97,13 @@ def _purge(state: ShardState, numbers: Array, at: Array) -> None:
         np.maximum.at(state.queues.column(column), numbers, at)
 
 
-def _refuse(state: ShardState, numbers: Array, refused: QueueEvents) -> None:
+def _refuse(state: ShardState, numbers: Array, refused: QueueEvents, settings: Settings) -> None:
     """Count deliveries whose settlement was refused because their window had ended, for their queues and their messages."""
     if not len(refused):
         return
     state.queues.count(numbers, T_OUTLIVED)
     keys = row_key(refused["hi"], refused["lo"], state.queues.hashes[numbers])
+    note_refused_work(state, keys, refused["at"], refused.names("consumer"), settings)
     for key, at in zip(keys.tolist(), refused["at"].tolist(), strict=True):
         before = state.refusals.get(key, Refusals(0, 0))
         state.refusals[key] = Refusals(before.times + 1, max(before.last_at, at))

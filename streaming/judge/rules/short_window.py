@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from streaming.core.state.duration_buckets import quantile_ms
-from streaming.judge.conditions.conditions import condition, once
+import numpy as np
+
+from streaming.core.state.duration_buckets import bucket_of, quantile_ms
+from streaming.judge.conditions.conditions import condition, conditions, once
 from streaming.judge.conditions.sliding import OUTLIVED
 from streaming.judge.context import Context
 from streaming.judge.findings import measures
@@ -17,6 +19,10 @@ from streaming.judge.findings.words import duration_ms, seconds
 
 LONGEST_TIMEOUT_S: Final = {"aws_sqs": 43_200, "cloudflare_queues": 43_200}
 """The longest visibility timeout that a system accepts. On SQS no extension makes a message's window longer than that, either."""
+
+
+LATE_WORK_MARGIN = 1.1
+"""A timeout is long enough if it is this many times as long as the longest work that was too late."""
 
 
 class _Outlived(NamedTuple):
@@ -40,6 +46,26 @@ def _outlived(c: Context) -> _Outlived | None:
     all_are = c.history.first_at > since
     received = max(samples.value("received", -1) if all_are else samples.change("received", since), outlived)
     return _Outlived(outlived, received, measures.outlived(outlived, received, c.thresholds))
+
+
+@conditions("late_work")
+def late_work_since(c: Context) -> Mapping[str, int]:
+    """Return, for the last 15 min, the buckets of the longest work that ended after its window.
+
+    Of a message that was received again meanwhile, the processing time counts from its last receive and does not show that.
+    """
+    if not c.summary.total("outlived"):
+        # In most queues there never was any.
+        return {}
+    kept = (name for name, at in c.memory.since.items() if late_work_since.includes(name) and c.now - at < OUTLIVED.window_ms(c))
+    found = {name.removeprefix(late_work_since.key("")): c.now for name in kept}
+    took_ms = c.summary.numbers["late_work_ms"]
+    return found | ({str(int(bucket_of(np.array([took_ms]))[0])): c.now} if took_ms else {})
+
+
+def _longest_late_ms(c: Context) -> int:
+    """Return the longest of these times, at most a fifth too long; 0 where none is known."""
+    return quantile_ms({int(bucket): 1 for bucket in late_work_since(c)}, 1.0) or 0
 
 
 @condition("window_too_short")
@@ -71,13 +97,16 @@ def window_too_short(c: Context) -> Iterator[Finding | Near]:
     if since is None:
         return
     slowest = quantile_ms(c.memory.hold_weights, 0.95) or c.visibility_ms
-    fits_s = timeout_that_fits(c, slowest, max(1.5 * slowest, 2 * c.visibility_ms))
+    longest = _longest_late_ms(c)
+    wanted = max(1.5 * slowest, 2 * c.visibility_ms, LATE_WORK_MARGIN * longest)
+    fits_s = timeout_that_fits(c, max(slowest, longest), wanted)
     evidence = {
         "outlived_deliveries": outlived,
         "deliveries": received,
         "outlived_ratio": round(outlived / received, 3),
         **({"visibility_timeout_s": c.visibility_ms / 1000} if c.visibility_is_known else {}),
         "work_p95_s": seconds(slowest),
+        **({"longest_work_s": seconds(longest)} if longest else {}),
         **({} if fits_s is None else {"timeout_that_fits_s": fits_s}),
         "summary": (
             f"{outlived} of {received} deliveries of {c.name.queue} in {duration_ms(OUTLIVED.window_ms(c))} "
