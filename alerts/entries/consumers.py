@@ -24,6 +24,9 @@ SLOW_CONSUMER = Entry(
         "hold must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
         "finished before. A long window that was requested with the receive is not an extension. "
         "MessageHeldTooLong covers holds that are too long for any work.",
+        "A message that is given back again and again, such as one that serves as a lock, must also have been held for "
+        "{slow_hold_factor} × the median time after which it was given back, once it has been at least twice and is a poison "
+        "suspect.",
         "It is folded into NoisyGroup if the message belongs to the noisy group and the consumer is well: it finished others "
         "meanwhile, or has not held this one more than {held_longer_factor} times as long as another that did. Not if it holds "
         "a message for so long that MessageHeldTooLong fires.",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streaming.core.reporting.report import ConsumerHolds
+from streaming.core.reporting.views import MessageView
 from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.context import Context
 from streaming.judge.findings.measured import Measured, Near
@@ -34,6 +36,9 @@ from streaming.judge.slow_consumer import (
 ZOMBIE_GRACE_MS = 60_000
 """A client whose consumer was removed may leave, or subscribe again, for this long before it is called a zombie."""
 
+FEWEST_TURNS = 2
+"""With fewer deliveries that ended with the message given back, it is not known how long it is usually held."""
+
 _STRATEGIES = {"prefetch": judge_prefetch, "ack": judge_ack}
 _STRATEGY_NAMES = {"prefetch": "AbortSlowConsumerStrategy", "ack": "AbortSlowAckConsumerStrategy"}
 
@@ -43,7 +48,8 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
 
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
-    requested with the receive is no extension: a consumer that hangs keeps it too.
+    requested with the receive is no extension: a consumer that hangs keeps it too. A message that is given back again and again,
+    such as a lock, is compared with its own deliveries as well.
     """
     consumers = [held for held in c.summary.consumers if held.consumer not in unconfirmed(c)]
     if not consumers or no_ends_reported(c.recent) or nothing_ever_ends(c):
@@ -74,6 +80,9 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
         if usual is not None:
             evidence["usual_hold_s"] = round(usual / 1000, 3)
         compared = f"; the usual hold on this queue is {work_time(usual)}" if usual is not None else ""
+        turn_ms = _usual_turns(c).get(held.message_id)
+        if turn_ms is not None:
+            compared += f"; before, it was usually given back after {work_time(turn_ms)}"
         client = _client(c, held.consumer)
         others = f" (it holds {held.messages} messages)" if held.messages > 1 else ""
         nothing = "" if finished else "; it has finished nothing since"
@@ -104,8 +113,31 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
 def _hold(c: Context, held: ConsumerHolds) -> Measured:
     """Return how long a consumer has held its oldest message, and the limit that applies to it."""
     min_hold_ms, factor = int(c.thresholds.slow_hold_min_s * 1000), c.thresholds.slow_hold_factor
-    hold = slow_hold(held.since, c.now, c.median_hold_ms, min_hold_ms, factor)
+    usual_ms = max(c.median_hold_ms or 0, _usual_turns(c).get(held.message_id, 0))
+    hold = slow_hold(held.since, c.now, usual_ms, min_hold_ms, factor)
     return hold._replace(limit=max(hold.limit, usual_limit_ms(c))) if _is_extended(c, held) else hold
+
+
+@once
+def _usual_turns(c: Context) -> dict[str, int]:
+    """Return message id -> for how many ms a message that comes back again and again is usually held until it is given back.
+
+    A window that runs out says nothing: its consumer may have hung for all of it.
+    """
+    turns = ((message.message_id, _turns_ms(message)) for message in c.messages("poison"))
+    return {message_id: int(statistics.median(lengths)) for message_id, lengths in turns if len(lengths) >= FEWEST_TURNS}
+
+
+def _turns_ms(message: MessageView) -> list[int]:
+    """Return how long each delivery of a message took that ended with the message given back."""
+    lengths, received_at = [], None
+    for attempt in message.attempts:
+        if attempt.what == "received":
+            received_at = attempt.at_ms
+        elif attempt.what == "released" and received_at is not None:
+            lengths.append(attempt.at_ms - received_at)
+            received_at = None
+    return lengths
 
 
 def _is_extended(c: Context, held: ConsumerHolds) -> bool:
