@@ -22,7 +22,8 @@ SLOW_CONSUMER = Entry(
         "That is longer than the larger of {slow_hold_min_s} and {slow_hold_factor} × the queue's median hold.",
         "A consumer that extended the window and holds the message beyond the visibility timeout claims to be working. Such a "
         "hold must also be longer than twice the 99th percentile of the queue's holds, and at least ten messages must have been "
-        "finished before. A long window that was requested with the receive is not an extension. "
+        "finished before; the same is true of a dead-letter queue, where somebody may look at its messages. A long window that "
+        "was requested with the receive is not an extension. "
         "MessageHeldTooLong covers holds that are too long for any work.",
         "A message that is given back again and again, such as one that serves as a lock, must also have been held for "
         "{slow_hold_factor} × the median time after which it was given back, once it has been at least twice and is a poison "

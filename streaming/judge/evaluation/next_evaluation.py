@@ -218,8 +218,9 @@ def _moments(c: Context) -> Iterator[int]:
         )
         yield from (held.since + slow_ms + extra for held in summary.consumers for extra in (0, 1))
         if (usual_ms := usual_limit_ms(c)) < math.inf:
-            # Consumers that extend a message's window may hold it for that long.
-            yield from (held.since + int(usual_ms) + 1 for held in summary.consumers if held.extended)
+            # Consumers that extend a message's window, or look at dead letters, may hold it for that long.
+            long = (held for held in summary.consumers if held.extended or c.is_dead_letter_queue)
+            yield from (held.since + int(usual_ms) + 1 for held in long)
     if (stuck_from := windows_stuck_from(c)) is not None:
         yield stuck_from + 1
         yield from (ended_at + TURNS_KEPT_MS for ended_at in c.memory.turns.values())

@@ -49,7 +49,8 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     A consumer that extends the message's window signals that it works: its limit is at least twice the 99th percentile of holds.
     Where few messages were finished yet, it is left to MessageHeldTooLong, which needs no comparison. A long window that was
     requested with the receive is no extension: a consumer that hangs keeps it too. A message that is given back again and again,
-    such as a lock, is compared with its own deliveries as well.
+    such as a lock, is compared with its own deliveries as well. Who looks into a dead-letter queue may hold its messages for as
+    long as one that extends them.
     """
     consumers = [held for held in c.summary.consumers if held.consumer not in unconfirmed(c)]
     if not consumers or no_ends_reported(c.recent) or nothing_ever_ends(c):
@@ -115,7 +116,8 @@ def _hold(c: Context, held: ConsumerHolds) -> Measured:
     min_hold_ms, factor = int(c.thresholds.slow_hold_min_s * 1000), c.thresholds.slow_hold_factor
     usual_ms = max(c.median_hold_ms or 0, _usual_turns(c).get(held.message_id, 0))
     hold = slow_hold(held.since, c.now, usual_ms, min_hold_ms, factor)
-    return hold._replace(limit=max(hold.limit, usual_limit_ms(c))) if _is_extended(c, held) else hold
+    may_be_long = c.is_dead_letter_queue or _is_extended(c, held)
+    return hold._replace(limit=max(hold.limit, usual_limit_ms(c))) if may_be_long else hold
 
 
 @once

@@ -95,6 +95,18 @@ def test_an_extended_hold_is_compared_with_the_slowest_of_the_queue(held_s: int,
     assert all(200 <= limit_s < 280 for limit_s in (near.limit / 1_000, *(f.evidence["limit_s"] for f in found)))
 
 
+@pytest.mark.parametrize(("dead", "consumers"), [(True, []), (False, ["person"])], ids=["dead letters", "messages"])
+def test_who_looks_into_a_dead_letter_queue_is_no_slow_consumer(dead: bool, consumers: list[str]) -> None:
+    """They hold what they look at until its window ends."""
+    events: Events = [ev("queue_state", 0, "source", attributes={"dead_letter_queue": "q"})] * dead
+    for n in range(3):
+        about: dict[str, Any] = {"message_id": f"m{n}"}
+        moved = ev("dead_lettered", 1 + n, "source", to_queue="q", **about) if dead else ev("sent", 1 + n, **about)
+        until = ev("x", 620)["at"]
+        events += [moved, ev("received", 20, consumer="person", invisible_until=until, **about)]
+    assert [f.key.consumer for f in seen(events, 300).firing("SlowConsumer")] == consumers
+
+
 @pytest.mark.simulation
 def test_a_consumer_that_hangs_with_many_messages_is_one_notification() -> None:
     """One consumer holds five too long: SlowConsumer names it and their number, each message is listed and folded."""
