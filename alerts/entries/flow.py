@@ -27,7 +27,9 @@ QUEUE_FAILING = Entry(
         "It fires sooner if the failure is clear: over {quick_time}, more deliveries failed than chance explains, and the first "
         "and the last {quick_slice} of that time have failures. The time is longer where a restart of all consumers could look "
         "the same: what they held when they were stopped fails within the 99th percentile of the queue's holding times, or "
-        "within a visibility timeout if nothing was received in the last {quick_slice}.",
+        "within a visibility timeout if nothing was received in the last {quick_slice}. Where a handler that throws fails its "
+        "whole batch, chance explains more: so it is where batches failed as a whole within 15 minutes, and on Cloudflare until "
+        "three messages came back one by one. A batch is `max_batch_size` messages, or ten where that is not reported.",
         "It also fires if some consumers fail at least {failing_ratio} of their own deliveries (at least "
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",

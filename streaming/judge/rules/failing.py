@@ -43,6 +43,11 @@ PENDING_RATIO = 0.5
 """QueueFailing may be about to fire when, in ten seconds or a minute, three deliveries failed besides those of the worst message,
 and their share is at least half of the one at which a queue is failing."""
 
+USUAL_BATCH = 10
+"""The default of Cloudflare, and of Lambda, for the largest batch, where nobody reports it."""
+BATCHES_MS = 900_000
+"""Messages that came back within this time show whether whole batches fail."""
+
 LOST_SPAN_MS = 30_000
 """The shortest time over which the rate of lost messages is measured."""
 
@@ -95,8 +100,26 @@ def _most_fail(c: Context) -> bool:
 
 
 def _fail_as_one(c: Context) -> float:
-    """Return how many deliveries may fail because of one message: where a handler throws, all of its batch."""
-    return max(c.summary.number("max_batch_size") or 1, 1)
+    """Return how many deliveries may fail because of one message: where a handler throws, all of its batch.
+
+    Where messages came back lately and none of them from a batch that failed as a whole, each fails by itself.
+    """
+    batches_fail, size = _batches_fail(c), c.summary.number("max_batch_size")
+    if size is None and (batches_fail or c.name.system == "cloudflare_queues"):
+        size = USUAL_BATCH
+    return 1 if size is None or batches_fail is False else max(size, 1)
+
+
+def _batches_fail(c: Context) -> bool | None:
+    """Whether batches failed as a whole within a quarter of an hour; None where nothing shows yet how deliveries fail."""
+    throws = c.summary.attribute("throws_on_error")
+    if throws is not None:
+        return bool(throws)
+    samples, since = c.samples_of(BATCHES_MS), c.now - BATCHES_MS
+    if samples.change("retried", since) > 0:
+        return True
+    again = samples.change("received", since) - samples.change("touched", since)
+    return None if again < PENDING_FAILURES else False
 
 
 def _is_one_message(c: Context, lately: Outcomes, span_ms: int) -> bool:
