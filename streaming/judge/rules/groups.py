@@ -42,6 +42,10 @@ GONE_AFTER_GAPS = 5
 UNSEEN_TURNS = 5
 """Where half of the consumers report, the others receive a head that comes back ten times in a row once in a thousand times: that
 takes this many times as long as a group may stand still."""
+LONG_UNSEEN_MS = 3_600_000
+"""Where that takes longer than this…"""
+LONG_UNSEEN_DELIVERIES = 5
+"""…so many deliveries of the head are enough: the others receive all of them once in thirty times."""
 
 FRONT_OPEN_MS = 5_000
 """How long the front of a queue may seem open between two deliveries of the group that fills it: consumers that poll receive its
@@ -103,8 +107,28 @@ def _is_proved(c: Context, stuck: StuckGroup, *, fires: bool) -> bool:
     head = stuck.group.head
     if head is None or stuck.reason == "not_received" or not head.last_received_at_ms:
         return False
-    unseen_ms = _limit_ms(c, stuck) * (UNSEEN_TURNS if fires else 1)
+    unseen_ms = _unseen_ms(head, _limit_ms(c, stuck)) if fires else _limit_ms(c, stuck)
     return head.state == "in_flight" or c.now - head.last_received_at_ms <= unseen_ms
+
+
+def _unseen_ms(head: MessageView, limit_ms: float) -> float:
+    """Return for how long consumers that do not report may be the only ones to receive a head that comes back."""
+    longest_ms = UNSEEN_TURNS * limit_ms
+    if longest_ms <= LONG_UNSEEN_MS:
+        return longest_ms
+    deliveries_ms = LONG_UNSEEN_DELIVERIES * _between_deliveries_ms(head, limit_ms)
+    return max(limit_ms, LONG_UNSEEN_MS, min(longest_ms, deliveries_ms))
+
+
+def _between_deliveries_ms(head: MessageView, limit_ms: float) -> float:
+    """Return how far the deliveries of a head are apart by its receive counts, which include those that were not reported.
+
+    Where they do not tell, that is half of the time for which a group may stand still: usually its visibility timeout.
+    """
+    counted = [(a.receive_count, a.at_ms) for a in head.attempts if a.what == "received" and a.receive_count > 0]
+    if len(counted) < 2 or counted[-1][0] <= counted[0][0]:
+        return limit_ms / 2
+    return (counted[-1][1] - counted[0][1]) / (counted[-1][0] - counted[0][0])
 
 
 def _is_denied(c: Context, stuck: StuckGroup) -> bool:
