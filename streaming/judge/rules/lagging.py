@@ -175,11 +175,17 @@ def _lost_consumers(c: Context) -> bool:
     came, came_before = past.change("sent", c.now - WINDOW_MS) / recent_s, _grown(past, "sent", start, split) / before_s
     if left >= LESS_DEPARTS * left_before or came > USUAL_ARRIVALS * came_before:
         return False
-    # A consumer that finished more than all have finished since then was there before: it replaces nobody.
-    since = past.change("departed", silent_at)
-    results = c.summary.consumer_results
+    return not _newcomers(c, silent_at)
+
+
+def _newcomers(c: Context, since: int) -> int:
+    """Return how many of the consumers that work may have come since then, and replace others.
+
+    One that finished more than all have finished since was there before.
+    """
+    departed, results = c.past.change("departed", since), c.summary.consumer_results
     working = [name for name, at in c.summary.consumer_acks.items() if at >= c.now - LATELY_MS]
-    return all(name in results and results[name].finished > since for name in working)
+    return sum(name not in results or results[name].finished <= departed for name in working)
 
 
 def _grown(window: Window, field: str, start: int, end: int) -> int:
@@ -296,9 +302,9 @@ def _selector_mismatch_cause(passed: int) -> dict[str, Any]:
 
 
 def _silent_consumer_cause(c: Context) -> dict[str, Any]:
-    """Name the consumers that fell silent."""
+    """Name the consumers that fell silent, unless as many have come: a deploy gives them new names."""
     silent = _silent_consumers(c, LATELY_MS)
-    if not silent:
+    if not silent or _newcomers(c, silent[0][0]) >= len(silent):
         return {}
     names = ", ".join(name for _, name in silent[-GONE_NAMED:])
     who = f"consumer {names} has" if len(silent) == 1 else f"consumers {names} have"

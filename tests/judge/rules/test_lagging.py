@@ -82,6 +82,14 @@ def test_a_silent_consumer_is_no_reason_to_look_farther_ahead(events: Events) ->
     assert lagging(events, QUIET_UNTIL_S) == ([], [])
 
 
+def test_consumers_that_a_deploy_replaced_are_not_the_cause() -> None:
+    """Both workers get new names, and work a little slower from then on: those of before finish nothing any more."""
+    after = [{**e, "consumer": f"{e['consumer']}-new"} if "consumer" in e else e for e in flow(900, 2, 4.6, 2, DIED_S, 1_000)]
+    times, findings = lagging(flow(DIED_S, 2, 3.6, 2) + after, DIED_S + 900)
+    assert times
+    assert not any("silent_consumers" in finding.evidence or finding.blamed for finding in findings)
+
+
 def test_a_jumping_age_ends_neither_the_status_nor_the_signal() -> None:
     """A standard queue is received in no order: the age of the oldest visible message jumps, and the backlog grows throughout."""
     found = run(seen(one_consumer_dead("standard", 1), INSTRUMENTATIONS["full"]), trigger_ms=10_000)
