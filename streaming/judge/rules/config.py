@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from streaming.core.reporting.report import QueueAttributes
+from streaming.core.state.queues import NEVER
 from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.conditions.sliding import FIFO_CALLS
 from streaming.judge.context import FEWEST_HOLDS, Context
@@ -153,7 +154,8 @@ def no_dead_letter_queue(c: Context) -> Problem | None:
     if not reports_none and not reports_all:
         return None
     lost = c.name.system == "cloudflare_queues"
-    what = "is deleted when its retries run out" if lost else "is received again and again until its retention runs out"
+    again = "is received again and again" + ("" if c.retention_ms >= NEVER else " until its retention runs out")
+    what = "is deleted when its retries run out" if lost else again
     return f"{c.name.queue} has no dead-letter queue: a message that fails {what}. Add one.", {}
 
 

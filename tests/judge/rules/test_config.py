@@ -67,6 +67,16 @@ def test_a_worker_queue_that_delivers_once_retries_nothing(configured: bool) -> 
 
 
 @pytest.mark.parametrize(
+    ("system", "what"),
+    [("aws_sqs", "again and again until its retention runs out."), ("rabbitmq", "again and again.")],
+)
+def test_only_a_queue_with_a_retention_loses_what_fails_to_it(system: str, what: str) -> None:
+    """RabbitMQ keeps a message until it is settled."""
+    step = 0, [event("queue_state", 0, attributes={"dead_letter_queue": ""}, system=system)]
+    assert f"a message that fails is received {what} Add one." in found(step)["no_dead_letter_queue"]
+
+
+@pytest.mark.parametrize(
     ("queue", "dead_letter_queue", "retention_s", "rules"),
     [
         ("orders", "dead", 345_600, ["dead_letter_retention"]),
