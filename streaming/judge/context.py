@@ -30,6 +30,7 @@ from streaming.judge.findings.words import duration_ms
 from streaming.judge.history.history import DENSE_MS, History
 from streaming.judge.history.window import Window
 from streaming.judge.knowledge.basis import Basis
+from streaming.judge.knowledge.dead_letter_sources import DeadLetterSources
 from streaming.judge.knowledge.queue import NOTHING_KNOWN, Knowledge
 from streaming.judge.memory.queue_memory import QueueMemory
 from streaming.judge.snapshot import QueueStatus
@@ -59,6 +60,8 @@ class Context:
     """Dead letters that arrived in this queue recently."""
     knowledge: Knowledge = NOTHING_KNOWN
     """What is known about the queue, and how reliably."""
+    sources: DeadLetterSources | None = None
+    """Where dead letters come from."""
     computed: dict[Any, Any] = field(default_factory=dict)
     """What was already computed for this evaluation: see `conditions.once`."""
     flow_status: QueueStatus | None = None

@@ -21,6 +21,7 @@ from streaming.judge.folding.causes import fold_into_causes
 from streaming.judge.folding.failing import FOLDED_AFTER_MS, fold_explained, oldest_folded
 from streaming.judge.history.samples import sample_table
 from streaming.judge.history.window import Bools, Ints
+from streaming.judge.knowledge.dead_letter_sources import DeadLetterSources
 from streaming.judge.knowledge.learn import learn
 from streaming.judge.knowledge.signal_requirements import supported
 from streaming.judge.memory.memory import JudgeMemory
@@ -128,6 +129,7 @@ def _evaluate(
     queues, history = merged.queues, memory.history
     findings: dict[SignalKey, Finding] = {}
     pending: set[QueueName] = set()
+    sources = DeadLetterSources(queues, memory.queues.basis_of, settings)
     for first in range(0, len(places), LOADED_TOGETHER):
         together = places[first : first + LOADED_TOGETHER]
         if first:
@@ -150,6 +152,7 @@ def _evaluate(
                 recent=history.recent(name),
                 history=history,
                 arrivals=tuple(merged.arrivals_by_queue.get(name, ())),
+                sources=sources,
                 flow_status=flows.get(place),
                 processed=processed.get(place),
             )

@@ -274,6 +274,9 @@ def _refreshes(c: Context, found: Iterable[SignalKey]) -> Iterator[int]:
     if (c.judged_by_counts and (c.tracked or counted)) or any(map(is_timed, found)) or is_overdue(c):
         # Bounds, shares, durations and yesterday's rate change with every sample. Such queues are not all judged in one step.
         yield _soon(c)
+    elif c.is_dead_letter_queue and c.tracked and not e.has_counts():
+        # How much is known of its sources may change.
+        yield _soon(c)
     steady = is_steady(c)
     for depth in summary.depths[-2:]:
         if depth.at > e.counted_at and not (steady and summary.last_event_at <= depth.at):

@@ -253,6 +253,13 @@ def basis_of(e: Evidence, signs: Signs, name: str, now: int) -> BasisReason:
     return BasisReason("counts" if signs.counts_fresh else "unknown", "no message was reported lately", consumers)
 
 
+def with_unseen_moves(source: str) -> BasisReason:
+    """Return the basis of a dead-letter queue without counts that gets messages from a queue which is seen in part."""
+    why = f"not all deliveries of {source} are seen, so some of its moves may be missing"
+    step = f"start a collector, which counts the dead letters, or instrument the remaining consumers of {source}"
+    return BasisReason("partial", why, step)
+
+
 def without_receives(reason: BasisReason, name: str) -> BasisReason:
     """Return the same basis, with the words that receives are missing as well."""
     step = "instrument the receives of its consumers"

@@ -29,6 +29,7 @@ from streaming.judge.knowledge.basis import (
     many_went_unseen,
     passed_over,
     sides,
+    with_unseen_moves,
     without_receives,
 )
 from streaming.judge.knowledge.bounds import send_bound
@@ -81,6 +82,8 @@ def learn(c: Context) -> Knowledge:
         coverage_ratio=_lasting_coverage(c),
     )
     reason = basis_of(evidence, signs, c.name.queue, c.now)
+    if reason.basis == "messages" and (source := _source_seen_in_part(c)):
+        reason = with_unseen_moves(source)
     if receives_are_unseen(summary):
         reason = without_receives(reason, c.name.queue)
     if c.name.system == "activemq":
@@ -112,6 +115,13 @@ def learn(c: Context) -> Knowledge:
         waiting_is_known=tracked,
         holds_are_known=ends,
     )
+
+
+def _source_seen_in_part(c: Context) -> str:
+    """Return the queue from which messages may have moved to this dead-letter queue unseen: no count shows them. Empty: none."""
+    if not c.is_dead_letter_queue or c.memory.evidence.has_counts() or c.sources is None:
+        return ""
+    return c.sources.seen_in_part(c.name)
 
 
 def _counts_are_fresh(c: Context, latest: Depth | None) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from streaming.core.columns import CODEC, DAMAGE, Array, nonzero
 from streaming.core.settings import QueueName
+from streaming.judge.knowledge.basis import BASES, Basis
 from streaming.judge.memory.queue_memory import FLOATS, NUMBERS, QueueMemory
 
 ROWS_PER_BLOCK: Final = 256
@@ -47,6 +48,11 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
     def __getitem__(self, name: QueueName) -> QueueMemory:
         row = self._rows[name]
         return QueueMemory.of(_FORMAT.unpack_from(self._buffer, row * _FORMAT.size), self._lists[row])
+
+    def basis_of(self, name: QueueName) -> Basis | None:
+        """Return a queue's basis of knowledge; None if it was never judged."""
+        row = self._rows.get(name)
+        return None if row is None else BASES[self._numbers["basis"][row]]
 
     def put(self, name: QueueName, memory: QueueMemory) -> None:
         """Store what is remembered of a queue."""

@@ -56,3 +56,20 @@ def test_it_ends_after_a_quarter_of_an_hour_in_a_queue_that_has_gone_quiet_too()
     partial = [[s.at_ms - T0 for s in found.snapshots for q in s.queues if q.basis == "partial"] for found in (seldom, always)]
     assert partial[0] == partial[1]
     assert 1_000_000 < partial[0][-1] < 1_200_000
+
+
+def test_dead_letters_of_a_queue_that_is_seen_in_part_may_be_others_than_are_known() -> None:
+    """No count shows those whose moves nobody reported, so their age is a lower bound. With all consumers it is exact."""
+    moved = [
+        ev("queue_state", 0, attributes={"dead_letter_queue": "dead", "max_receive_count": 3}),
+        ev("sent", 1, message_id="bad"),
+        *(ev("received", 2 + 40 * n, message_id="bad", receive_count=n + 1, consumer="w") for n in range(3)),
+        ev("dead_lettered", 125, message_id="bad", to_queue="dead"),
+    ]
+    for half, known in ((True, ("partial", False)), (False, ("messages", True))):
+        flow = [e for n in range(280) for e in one(n, 5 * n, [False, True] if half and n % 2 else [True])]
+        events = sorted([*moved, *flow], key=lambda e: e["at"])
+        found = judged(in_steps(events, 10, UNTIL_S)).snapshots
+        (dead,) = (queue for queue in found[-10].queues if queue.queue == "dead")
+        assert (dead.basis, dead.is_oldest_exact("all")) == known
+        assert not half or dead.basis_reason == "not all deliveries of q are seen, so some of its moves may be missing"
