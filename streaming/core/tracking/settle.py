@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming.core.columns import nonzero
-from streaming.core.events.events import Events
+from streaming.core.events.events import RELEASED, Events
 from streaming.core.settings import Settings
 from streaming.core.state.queues import (
     T_RECONCILED,
@@ -85,10 +85,12 @@ def _reconcile(state: ShardState, settings: Settings) -> None:
     rows = state.rows
     candidates = nonzero((until > 0)[rows["queue"]] & (rows["ended"] == 0))
     queue = rows.at("queue", candidates)
-    heard = last_heard(state, candidates)
-    # Where the broker does not count delayed messages, a delayed message may well still exist.
-    gone = counts_delayed[queue] | (rows.at("delay", candidates) <= until[queue])
-    hit = candidates[gone & (until[queue] - heard >= after_ms[queue])]
+    since = last_heard(state, candidates)
+    # Where the broker does not count delayed messages, one may well exist that is delayed, or given back and not visible yet.
+    code = rows.at("window_code", candidates)
+    uncounted = ~counts_delayed[queue] & ((code == 0) | (code == RELEASED))
+    since = np.where(uncounted, np.maximum(since, visible_since(state, settings, candidates)), since)
+    hit = candidates[until[queue] - since >= after_ms[queue]]
     end(state, hit, until[rows.at("queue", hit)], F_RECONCILED, T_RECONCILED)
 
 

@@ -32,7 +32,12 @@ def lives(draw: st.DrawFn, queue: str) -> list[Wire]:
         later = {"visible_at": T0 + at + 1_000 * draw(st.integers(1, END_S))} if draw(st.booleans()) else {}
         events.append(event("sent", at, queue, **about, **later))
         if draw(st.booleans()):
-            events.append(event("received", at + 1_000 * draw(st.integers(1, 600)), queue, **about))
+            at += 1_000 * draw(st.integers(1, 600))
+            events.append(event("received", at, queue, **about))
+            if draw(st.booleans()):
+                at += 1_000
+                later = {"visible_at": T0 + at + 1_000 * draw(st.integers(1, END_S))} if draw(st.booleans()) else {}
+                events.append(event("released", at, queue, **about, **later))
     empty_from, reported = draw(st.integers(0, 900)), draw(st.booleans())
     for at_s in range(0, END_S, 60 * draw(st.integers(1, 2))):
         counts = {"visible": int(at_s < empty_from), "in_flight": 0} | ({"delayed": 0} if reported else {})
@@ -54,12 +59,14 @@ def _expected(events: list[Wire], queue: str) -> tuple[int, int]:
     gone, ids = 0, {e["message_id"] for e in events if e["type"] == "sent"}
     for message_id in ids:
         own = [e for e in events if e.get("message_id") == message_id]
-        heard = max([*(e["at"] for e in own), min(empty, default=NEVER)])
-        visible_at = next((e["visible_at"] for e in own if "visible_at" in e), 0)
-        may_be_delayed = "delayed" not in counts[-1]["attributes"] and visible_at > counts[-1]["at"]
+        heard = own[-1]["at"]
         # Of one that was received it is not known when its window ended.
-        seen_waiting = len(own) == 1 and max(own[0]["at"], visible_at) <= visible_by
-        gone += seen_waiting or (counts[-1]["at"] - heard >= 1_000 * AFTER_S[queue] and not may_be_delayed)
+        waits_since = max(heard, own[-1].get("visible_at", 0)) if own[-1]["type"] != "received" else None
+        seen_waiting = waits_since is not None and waits_since <= visible_by
+        if waits_since is not None and "delayed" not in counts[-1]["attributes"]:
+            # Until then it may be one of those that are not counted.
+            heard = waits_since
+        gone += seen_waiting or counts[-1]["at"] - max(heard, min(empty, default=NEVER)) >= 1_000 * AFTER_S[queue]
     return gone, len(ids) - gone
 
 
