@@ -54,7 +54,7 @@ def settle_by_time(state: ShardState, events: Events, now: int, settings: Settin
     _reconcile(state, settings)
     _drop_uncounted(state, settings)
     drop_overtaken(state, now, settings)
-    _drop_surplus_messages(state, events)
+    _drop_surplus_messages(state, events, settings)
     count_failures(state, now, settings)
     _notice(state, now)
 
@@ -115,9 +115,9 @@ def _drop_uncounted(state: ShardState, settings: Settings) -> None:
     end(state, hit[gone], until[queue[gone]], F_RECONCILED, T_RECONCILED)
 
 
-def _drop_surplus_messages(state: ShardState, events: Events) -> None:
+def _drop_surplus_messages(state: ShardState, events: Events, settings: Settings) -> None:
     """Drop messages that were only ever sent and that exceed the broker's counts."""
-    gone, at = find_surplus_messages(state, events)
+    gone, at = find_surplus_messages(state, events, settings)
     end(state, gone, at, F_RECONCILED, T_RECONCILED)
 
 

@@ -12,8 +12,10 @@ from streaming.core.columns import Array, nonzero
 from streaming.core.events.events import Events
 from streaming.core.events.flags import COUNTED
 from streaming.core.hashing import id_hash
+from streaming.core.settings import Settings
 from streaming.core.state.rows import F_SENT, F_TOUCHED
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.windows import visible_since
 
 SURELY_COUNTED_MS = 120_000
 """A broker's count may be older than its time says: messages are dropped for it only if sent at least this long before it. The
@@ -24,7 +26,7 @@ BUCKETS = 16
 """Messages are ranked in buckets by id, so that the same ones are kept with 1, 2, 4, 8 or 16 shards."""
 
 
-def find_surplus_messages(state: ShardState, events: Events) -> tuple[Array, Array]:
+def find_surplus_messages(state: ShardState, events: Events, settings: Settings) -> tuple[Array, Array]:
     """Return the rows of messages that were only ever sent and exceed the broker's counts, and the time of each count.
 
     Only `events` of this step bring any about: a count, or a send that is older than one.
@@ -45,12 +47,15 @@ def find_surplus_messages(state: ShardState, events: Events) -> tuple[Array, Arr
         return none, none
     flags = rows["flags"]
     only_sent = (rows["ended"] == 0) & ((flags & np.uint32(F_SENT | F_TOUCHED)) == F_SENT)
-    since = np.maximum(rows["sent"], rows["delay"])
-    hit = nonzero(crowded[queue] & only_sent & (since <= counted_at[queue] - SURELY_COUNTED_MS))
+    hit = nonzero(crowded[queue] & only_sent & (rows["sent"] <= counted_at[queue] - SURELY_COUNTED_MS))
+    # Of a delivery that was not reported, the window may have been extended: its message was there until that ended.
+    since = visible_since(state, settings, hit)
+    certain = since <= counted_at[queue[hit]] - SURELY_COUNTED_MS
+    hit, since = hit[certain], since[certain]
     if not len(hit):
         return none, none
     bucket = queue[hit].astype(np.int64) * BUCKETS + (id_hash(rows.at("hi", hit), rows.at("lo", hit)) % BUCKETS).astype(np.int64)
-    order = np.lexsort((-since[hit], bucket))
+    order = np.lexsort((-since, bucket))
     sorted_bucket = bucket[order]
     rank = np.arange(len(order)) - np.searchsorted(sorted_bucket, sorted_bucket, side="left")
     gone = np.sort(hit[order[rank >= room[queue[hit[order]]]]])

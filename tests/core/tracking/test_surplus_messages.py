@@ -42,3 +42,29 @@ def test_sends_that_are_read_after_the_counts_are_dropped_too(restart: bool) -> 
     assert before.queues[NAME].total("reconciled") == 0
     assert after.queues[NAME].total("reconciled") > 2_500
     assert after.queues[NAME].numbers["visible"] + after.queues[NAME].total("reconciled") == 3_000
+
+
+def test_a_message_that_a_consumer_still_has_is_not_dropped() -> None:
+    """Its receive is not reported, but that its window was extended."""
+    sent = [event("sent", n, message_id=f"m-{n}") for n in range(3_000)]
+    held = event("extended", 100_000, message_id="m-0", invisible_until=event("x", 600_000)["at"])
+    counts = [
+        (minute * 60_000, [event("queue_state", minute * 60_000, attributes={"visible": 4, "in_flight": 1, "delayed": 0})])
+        for minute in range(2, 9)
+    ]
+    summary = run_steps([(60_000, sent), (100_000, [held]), *counts])[-1].queues[NAME]
+    assert summary.total("reconciled") > 2_500
+    assert [listed.view.message_id for listed in summary.messages["oldest"]] == ["m-0"]
+    assert summary.numbers["in_flight"] == 1
+
+
+def test_a_message_that_was_extended_long_ago_is_dropped_like_others() -> None:
+    """The end of its delivery is reported no more than its receive."""
+    sent = [event("sent", n, message_id=f"m-{n}") for n in range(3_000)]
+    had = [event("extended", 10_000, message_id=one["message_id"], invisible_until=event("x", 40_000)["at"]) for one in sent]
+    counts = [
+        (minute * 60_000, [event("queue_state", minute * 60_000, attributes={"visible": 5, "in_flight": 0, "delayed": 0})])
+        for minute in range(2, 9)
+    ]
+    summary = run_steps([(60_000, sent + had), *counts])[-1].queues[NAME]
+    assert summary.total("reconciled") > 2_500
