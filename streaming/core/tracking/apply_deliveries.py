@@ -71,12 +71,13 @@ def unseen_receives(live: Rows, rows: Array) -> Array:
     """
     result = np.zeros(len(rows), dtype=np.int64)
     bits, count = live.at("seen", rows), live.at("receive_count", rows).astype(np.int64)
-    seen = np.bitwise_count(bits).astype(np.int64) + live.at("seen_uncounted", rows)
+    beyond = live.at("seen_uncounted", rows)
+    seen = np.bitwise_count(bits).astype(np.int64) + beyond
     # Of most messages every delivery was reported.
     some = nonzero((count > seen) & (live.at("arrived", rows) == 0))
     if len(some):
-        # Which receives beyond the bits' range were the highest is not kept.
-        highest = np.where(count[some] > COUNTED_RECEIVES, count[some], highest_bit(bits[some]))
+        # Which receives beyond the bits' range were the highest is not kept, if there were any.
+        highest = np.where((count[some] > COUNTED_RECEIVES) & (beyond[some] > 0), count[some], highest_bit(bits[some]))
         result[some] = np.maximum(highest - seen[some], 0)
     return result
 
