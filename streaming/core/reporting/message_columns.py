@@ -13,7 +13,7 @@ from streaming.core.events.sequences import sequence_text
 from streaming.core.hashing import bits_to_uuid
 from streaming.core.reporting.views import STATES, Attempt, MessageView
 from streaming.core.state.queues import NEVER
-from streaming.core.state.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_SENT_KNOWN
+from streaming.core.state.rows import F_ARRIVED_BY_RECEIVE, F_ARRIVED_INFERRED, F_SENT, F_SENT_KNOWN
 
 _WHAT: tuple[Literal["received", "extended", "released"], ...] = ("received", "extended", "released")
 
@@ -117,4 +117,5 @@ def arrival_known_by(flags: int) -> str:
     """Return how a dead letter's arrival became known."""
     if flags & F_ARRIVED_BY_RECEIVE:
         return "first_receive"
-    return "inferred" if flags & F_ARRIVED_INFERRED else "event"
+    # Its send to the dead-letter queue is an event too.
+    return "inferred" if flags & F_ARRIVED_INFERRED and not flags & F_SENT else "event"

@@ -148,7 +148,8 @@ def _arrived(state: ShardState, seg: Segments, arrives: Array, flags: Array, ord
     count_rows(state, rows[here][~was], T_ARRIVED)
     not_reported = F_ARRIVED_BY_RECEIVE | F_ARRIVED_INFERRED
     flags = flags.copy()
-    inferred = was & ((flags[here] & F_ARRIVED_INFERRED) != 0)
+    # A receive says no more than a send that was reported.
+    inferred = was & ((flags[here] & (F_ARRIVED_INFERRED | F_SENT)) == F_ARRIVED_INFERRED)
     by_receive = (~was | inferred) & ~is_reported
     flags[here[inferred]] &= ~np.uint32(F_ARRIVED_INFERRED)
     flags[here] = np.where(is_reported, flags[here] & ~np.uint32(not_reported), flags[here]) | np.uint32(F_ARRIVED)

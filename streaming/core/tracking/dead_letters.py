@@ -72,7 +72,9 @@ def detect_dead_letters(state: ShardState, settings: Settings) -> Array:
     unseen_before = unseen_receives(rows, hit)
     rows.put("arrived", hit, arrived)
     count_unseen_receives(state, hit, unseen_before)
-    rows.put("flags", hit, flags | np.where(was_sent, F_ARRIVED, F_ARRIVED | F_ARRIVED_BY_RECEIVE).astype(np.uint32))
+    # The send of a broker's copy has the time at which the message was sent to its source queue: a reported move says more.
+    known_by = np.where(was_sent, F_ARRIVED_INFERRED, F_ARRIVED_BY_RECEIVE)
+    rows.put("flags", hit, flags | (F_ARRIVED | known_by).astype(np.uint32))
     count_totals(state, hit, T_ARRIVED)
     _end_originals(state, hit[~was_sent], arrived[~was_sent], settings)
     return keys
