@@ -117,7 +117,8 @@ MESSAGE_HELD_TOO_LONG = Entry(
     ),
     rule=(
         "The message has been in flight without a break; extending its window does not count as a break. If a window is "
-        "extended after it seemed to have ended, it had not ended.",
+        "extended after it seemed to have ended, it had not ended. Where no delivery of the message is reported, its first "
+        "extension counts as one, and so does one after the end of the window before it.",
         "This has lasted longer than the larger of {held_visibility_factor} × the queue's visibility timeout and {held_min_s}.",
         "The limit applies to all work, even if the consumer extends the window regularly. If a slow consumer holds three or "
         "more such messages, or holds three or more messages of any age and has finished none since, they are folded into its "

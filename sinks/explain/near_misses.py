@@ -50,9 +50,10 @@ class NearMisses:
 
     def of_message(self, message: MessageView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
         """Return the near misses of one message."""
-        since = message.last_received_at_ms if message.state == "in_flight" else None
         words = f"it was received {count(message.receive_count, 'time')}"
-        return self._chosen((*self._receives(message.receive_count, words), *self._hold(since, "it has been held for")), firing)
+        return self._chosen(
+            (*self._receives(message.receive_count, words), *self._hold(message.held_since_ms, "it has been held for")), firing
+        )
 
     def of_group(self, group: GroupView, firing: frozenset[SignalName]) -> tuple[NearMiss, ...]:
         """Return the near misses of one ordering group."""

@@ -87,6 +87,9 @@ def test_poison_message_says_whether_there_is_a_receive_limit(tmp_path: Path, at
     assert fired["evidence"].get("has_dead_letter_queue") is (False if attributes else None)
 
 
+WHOLE_LIFE = ("sent", "received", "deleted")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("visibility_s", "fires_after_s", "extended"),
@@ -109,6 +112,19 @@ def test_held_too_long(tmp_path: Path, visibility_s: int, fires_after_s: int, ex
     assert f"({extended})" in fired["evidence"]["summary"]
     assert 10 + fires_after_s < fired_at <= 10 + fires_after_s + 2
     assert lines.times("MessageHeldTooLong", "resolved") == [until_s]
+
+
+@pytest.mark.slow
+def test_held_too_long_where_only_extensions_are_reported(tmp_path: Path) -> None:
+    """The first of them shows that it was received, also when it is kept no more. Other messages are received and deleted."""
+    events = [ev("queue_state", 0, attributes={"visibility_timeout_s": 30})]
+    for n in range(20):
+        events += [ev(what, 50 * n + after_s, message_id=f"m{n}", consumer="c") for after_s, what in enumerate(WHOLE_LIFE)]
+    events += [ev("extended", at, message_id="m", invisible_until=ms(at + 30)) for at in range(100, 1_200, 25)]
+    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path, apart_s=5)
+    (fired,) = lines.signals("MessageHeldTooLong", "firing")
+    assert (fired["message_id"], fired["evidence"]["limit_s"]) == ("m", 900)
+    assert lines.times("MessageHeldTooLong", "firing") == pytest.approx([1_005], abs=5)
 
 
 @pytest.mark.slow

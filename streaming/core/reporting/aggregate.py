@@ -10,7 +10,7 @@ import numpy as np
 from streaming.core.columns import Array, nonzero
 from streaming.core.events.packet import Quarantined
 from streaming.core.reporting.at_counts import tracked_at_counts
-from streaming.core.reporting.consumers import consumer_results, held_by_consumers, held_since, last_acks
+from streaming.core.reporting.consumers import consumer_results, held_by_consumers, last_acks
 from streaming.core.reporting.groups import ordered_queues
 from streaming.core.reporting.listing import (
     Viewer,
@@ -28,6 +28,7 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
+from streaming.core.tracking.holds import held_since
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
 
@@ -106,6 +107,10 @@ class _Selected:
     """Mask: unsettled, delivered at least once, and with a known send time. Excludes those of `used_up`."""
     used_up: Array
     """Messages that have no receives left and whose last window has ended: the next receive dead-letters them."""
+    held: Array
+    """Messages in flight…"""
+    held_since: Array
+    """…and since when each has been held without a break."""
 
 
 def _select(state: ShardState, w: Windows, settings: Settings) -> _Selected:
@@ -115,12 +120,15 @@ def _select(state: ShardState, w: Windows, settings: Settings) -> _Selected:
     used_up = _used_up(state, w, settings)
     received = w.live & (rows["last_received"] > 0) & ((rows["flags"] & F_SENT_KNOWN) != 0)
     received[used_up] = False
+    held = nonzero(w.in_flight)
     return _Selected(
         poison=_poison(state, w, of_dead, settings),
         dead=nonzero(w.live & (of_dead | (rows["arrived"] > 0))),
         oldest_at=per_queue_min(queue, rows["sent"], w.live, len(state.queues)),
         received=received,
         used_up=used_up,
+        held=held,
+        held_since=held_since(state, held, settings),
     )
 
 
@@ -181,12 +189,13 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
     receives_max = np.zeros(n, dtype=np.int64)
     # Use one type: numpy compares mixed types twenty times slower.
     np.maximum.at(receives_max, queue[received], rows.at("receive_count", received).astype(np.int64))
-    expires_at, used_up_first = (np.full(n, NEVER, dtype=np.int64) for _ in range(2))
+    expires_at, used_up_first, held_first = (np.full(n, NEVER, dtype=np.int64) for _ in range(3))
     expires_last = np.zeros(n, dtype=np.int64)
     expires = expiry(state, selected.dead, settings)
     np.minimum.at(expires_at, queue[selected.dead], expires)
     np.maximum.at(expires_last, queue[selected.dead], expires)
     np.minimum.at(used_up_first, queue[selected.used_up], w.window_end[selected.used_up])
+    np.minimum.at(held_first, queue[selected.held], selected.held_since)
     # Sums of integer milliseconds stay exact in a double up to 2^53: 28 years over ten million messages.
     age_sum_ms = np.bincount(queue[live], weights=np.maximum(now - sent[live], 0), minlength=n).astype(np.int64)
     return {
@@ -209,9 +218,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "returned_since": per_queue_min(queue, rows["last_received"], selected.received & w.visible, n),
         "oldest_held": per_queue_min(queue, sent, selected.received & w.in_flight, n),
         "oldest_received_visible": per_queue_min(queue, sent, selected.received & w.visible, n),
-        "held_since": per_queue_min(
-            queue, np.where(rows["last_received"] > 0, rows["last_received"], rows["window_at"]), w.in_flight, n
-        ),
+        "held_since": held_first,
     }
 
 
@@ -301,8 +308,7 @@ def _listings(
 ) -> tuple[ListedMessages, ...]:
     rows, poison, dead, most = state.rows, selected.poison, selected.dead, settings.messages_per_queue
     receives, sent = rows.at("receive_count", poison).astype(np.int64), rows.at("sent", poison)
-    held = nonzero(w.in_flight)
-    since = held_since(state, held)
+    held, since = selected.held, selected.held_since
     long = now - since > state.queues.limit("held_ms", settings)[rows.at("queue", held)]
     oldest = nonzero(w.live & (rows["sent"] == selected.oldest_at[rows["queue"]]))
     return (

@@ -15,6 +15,7 @@ from streaming.core.reporting.report import ConsumerHolds
 from streaming.core.settings import Settings
 from streaming.core.state.interner import Interner, text_of
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
+from streaming.core.tracking.holds import held_since
 from streaming.core.tracking.windows import Windows
 
 
@@ -31,7 +32,7 @@ def held_by_consumers(state: ShardState, w: Windows, settings: Settings) -> Name
         held = held[~np.isin(rows.at("batch", held), failed)]
     if not len(held):
         return nothing_named()
-    since = held_since(state, held)
+    since = held_since(state, held, settings)
     consumer = rows.at("consumer", held)
     ranks = [since, *(rows.at(name, held) for name in ("sent", "seq_hi", "seq_lo")), rows.key[held]]
     order = np.lexsort((*reversed(ranks), consumer))
@@ -103,9 +104,3 @@ def _first_of_each_queue(names: Interner, candidates: Array, rank: Array, most: 
     candidates = candidates[np.lexsort((rank, names.queue[candidates]))]
     result: Array = candidates[place_in_queue(names.queue[candidates]) < most]
     return result
-
-
-def held_since(state: ShardState, rows: Array) -> Array:
-    """Return since when these in-flight messages have been held without a break: since their latest receive, extended or not."""
-    received = state.rows.at("last_received", rows)
-    return np.where(received > 0, received, state.rows.at("window_at", rows))

@@ -17,6 +17,7 @@ from streaming.core.state.interner import text_of
 from streaming.core.state.queues import Refusals
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DELETED, F_DROPPED, F_EXPIRED, F_REDRIVEN, F_SENT_KNOWN, F_TIMELINE
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.holds import held_since
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, default_ends, windows
 
@@ -71,6 +72,7 @@ class Viewer:
                 "seq_hi": at["seq_hi"],
                 "seq_lo": at["seq_lo"],
                 "last_received": at["last_received"],
+                "held_since": np.where(self.w.in_flight[rows], held_since(state, rows, self.settings), 0),
                 "window_end": self.w.window_end[rows],
                 "arrived": at["arrived"],
                 "expires": expiry(state, rows, self.settings),

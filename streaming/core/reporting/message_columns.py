@@ -88,6 +88,7 @@ class MessageColumns:
                 sent_known=bool(n["flags"][i] & F_SENT_KNOWN),
                 deliveries_seen=n["seen"][i],
                 refused_settlements=n["refused"][i],
+                held_since_ms=n["held_since"][i] or None,
             )
             for i in range(size)
         ]

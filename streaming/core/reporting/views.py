@@ -49,3 +49,6 @@ class MessageView:
 
     refused_settlements: int = 0
     """How often the broker refused to settle it because its visibility window had ended: the work was done, too late."""
+    held_since_ms: int | None = None
+    """Since when it has been in flight without a break, extended or not: since its latest receive or, where only extensions are
+    reported, since the first of those."""

@@ -15,6 +15,7 @@ from streaming.core.state.queues import NEVER, T_RETRIED
 from streaming.core.state.rows import F_TIMELINE, F_TRIMMED, F_WINDOW_DEFAULT
 from streaming.core.state.state import ATTEMPT_COLUMNS, ShardState
 from streaming.core.state.tombstones import forgotten
+from streaming.core.tracking.holds import go_on, window_ends_of
 from streaming.core.tracking.windows import default_ends
 
 RESTART_EVERY = 3
@@ -247,25 +248,50 @@ def _trim(state: ShardState, at_row: Array, lengths: Array, starts: Array, rows:
     if not len(long):
         return
     _keep_first_received(state, at_row, starts[long], lengths[long], rows[long])
-    code = state.attempts["code"]
-    spans = [at_row[starts[i] : starts[i] + lengths[i]] for i in long.tolist()]
-    ordered = [_in_order_of_dropping(code[span], span) for span in spans]
-    drop = np.concatenate([span[:n] for span, n in zip(ordered, excess[long].tolist(), strict=True)])
-    keep = np.ones(len(state.attempts["key"]), dtype=bool)
-    keep[drop] = False
-    state.attempts = {name: values[keep] for name, values in state.attempts.items()}
-    flags = state.rows.at("flags", rows[long])
-    state.rows.put("flags", rows[long], flags | np.uint32(F_TRIMMED))
+    table, live = state.attempts, state.rows
+    code, end = table["code"], table["end"].copy()
+    keep = np.ones(len(code), dtype=bool)
+    received, queue = live.at("last_received", rows[long]) > 0, live.at("queue", rows[long])
+    for i, was_received, number, n in zip(long.tolist(), received.tolist(), queue, excess[long].tolist(), strict=True):
+        span = at_row[starts[i] : starts[i] + lengths[i]]
+        if was_received or (code[span] == RECEIVED).any():
+            dropped = _in_order_of_dropping(_between(code[span]))[:n]
+        else:
+            of_queue = np.full(len(span), number)
+            goes_on = go_on(state, span, of_queue, settings)
+            dropped = _in_order_of_dropping(goes_on & np.append(goes_on[1:], False))[:n]
+            _prolong(end, span, dropped, window_ends_of(state, span, of_queue, settings))
+        keep[span[dropped]] = False
+    state.attempts = {name: values[keep] for name, values in (table | {"end": end}).items()}
+    flags = live.at("flags", rows[long])
+    live.put("flags", rows[long], flags | np.uint32(F_TRIMMED))
 
 
-def _in_order_of_dropping(code: Array, span: Array) -> Array:
-    """Return a message's attempts in the order in which they are dropped.
+def _between(code: Array) -> Array:
+    """Return which extensions and releases are not the last of their delivery.
 
-    First the extensions and releases that are not the last of their delivery: they determine neither whose it was nor when it
-    ended. Then the oldest.
+    They determine neither whose it was nor when it ended.
     """
-    between = (code != RECEIVED) & np.append(code[1:] != RECEIVED, False)
-    return np.concatenate([span[between], span[~between]])
+    result: Array = (code != RECEIVED) & np.append(code[1:] != RECEIVED, False)
+    return result
+
+
+def _in_order_of_dropping(needless: Array) -> Array:
+    """Return a message's attempts in the order in which they are dropped: first those that are `needless`, then the oldest."""
+    return np.concatenate([nonzero(needless), nonzero(~needless)])
+
+
+def _prolong(end: Array, span: Array, dropped: Array, window_ends: Array) -> None:
+    """Let the last extension kept before each that is `dropped` last until the window of that one ends (`window_ends`).
+
+    Where no receive is reported, only an unbroken row of extensions shows since when their message is held.
+    """
+    kept = np.arange(len(span))
+    kept[dropped] = -1
+    before = np.maximum.accumulate(kept)
+    dropped = np.sort(dropped)
+    dropped = dropped[before[dropped] >= 0]
+    end[span[before[dropped]]] = window_ends[dropped]
 
 
 def _keep_first_received(state: ShardState, at_row: Array, starts: Array, lengths: Array, rows: Array) -> None:

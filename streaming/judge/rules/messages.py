@@ -136,7 +136,7 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
     if c.messages("held") and acknowledgements_are_unseen(c):
         return
     for message in c.messages("held"):
-        since = message.last_received_at_ms or _extended_at(message)
+        since = message.held_since_ms or message.sent_at_ms
         held = measures.hold(since, c.now, c.summary, c.settings)
         if message.consumer in unconfirmed(c) or waits_for_its_turn(c, message.consumer, held.value, held.limit):
             continue
@@ -167,8 +167,3 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         )
         who = [message.consumer]
         yield c.finding("MessageHeldTooLong", "warning", since, evidence, blamed=who, message_id=message.message_id)
-
-
-def _extended_at(message: MessageView) -> int:
-    """Return since when a message is known to be held whose receives are not reported: its latest extension shows it."""
-    return max((attempt.at_ms for attempt in message.attempts), default=message.sent_at_ms)

@@ -209,7 +209,7 @@ def test_a_group_stands_from_when_its_head_could_be_received() -> None:
 
 def test_messages_and_consumers_have_near_misses_of_their_own() -> None:
     """What is asked about determines which signals are compared."""
-    message = MessageView("m", "in_flight", NOW_MS - 99 * S, 2, ("oldest",), last_received_at_ms=NOW_MS - 90 * S)
+    message = MessageView("m", "in_flight", NOW_MS - 99 * S, 2, ("oldest",), held_since_ms=NOW_MS - 90 * S)
     queue = holding("q", 450)
     near_misses = NearMisses(queue, Settings(), NOW_MS)
 

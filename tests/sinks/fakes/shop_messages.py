@@ -30,6 +30,7 @@ def shop_messages(now_ms: int) -> ShopMessages:
         ("poison", "oldest"),
         consumer="orders-worker-2",
         last_received_at_ms=now_ms - 9 * s,
+        held_since_ms=now_ms - 9 * s,
         invisible_until_ms=now_ms + 21 * s,
         attempts=receives(now_ms - 149 * s, 35 * s, 5, 30 * s, "orders-worker-2"),
     )
@@ -61,6 +62,7 @@ def shop_messages(now_ms: int) -> ShopMessages:
         ("held",),
         consumer="video-encoder-7",
         last_received_at_ms=now_ms - 1_930 * s,
+        held_since_ms=now_ms - 1_930 * s,
         invisible_until_ms=now_ms + 250 * s,
         attempts=(
             Attempt(now_ms - 1_930 * s, "received", 1, now_ms - 1_630 * s, "video-encoder-7"),
