@@ -22,6 +22,7 @@ from streaming.core.reporting.report import LookAhead, listed_per_queue
 from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER, group_stuck_ms
 from streaming.core.state.state import ShardState
+from streaming.core.tracking.holds import held_since
 from streaming.core.tracking.windows import Windows
 
 RETRY_PATIENCE_MS = 60_000
@@ -121,6 +122,8 @@ class _Groups:
     """Since when the head could be received, and nothing was settled."""
     delayed: Array
     """Whether the head was sent with a delay that has not ended."""
+    held_since: Array
+    """Since when the head has been held without a break, where it is in flight."""
 
 
 def _groups_of(state: ShardState, w: Windows, rows: Array, settings: Settings) -> _Groups:
@@ -154,6 +157,7 @@ def _groups_of(state: ShardState, w: Windows, rows: Array, settings: Settings) -
         head=head,
         since=np.maximum(np.maximum(live.at("sent", head), w.delay_end[head]), settled),
         delayed=w.delayed[head],
+        held_since=held_since(state, head, settings),
     )
 
 
@@ -268,7 +272,7 @@ def _stuck(groups: _Groups, w: Windows, limits: _Limits, now: int) -> tuple[Arra
     # had been received before.
     in_flight, returning = w.in_flight[groups.head], w.returning[groups.head]
     patience = np.where(receives > 1, np.minimum(limit // 2, RETRY_PATIENCE_MS), limit // 2)
-    held = in_flight & ((receives >= poison) | (now - live.at("last_received", groups.head) >= patience))
+    held = in_flight & ((receives >= poison) | (now - groups.held_since >= patience))
     touched = held | returning | (~in_flight & ~groups.delayed & alive & ((receives > 0) | passed_over))
     failed = ((receives > 1) | ((receives > 0) & ~in_flight)) & ~groups.delayed
     given_back = live.at("window_code", groups.head) == RELEASED

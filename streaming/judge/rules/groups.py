@@ -207,9 +207,9 @@ def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
     Where too few messages were finished to know what is usual, the limit is that of MessageHeldTooLong.
     """
     head = stuck.group.head
-    if head is None or head.state != "in_flight" or head.receive_count > 1 or not head.last_received_at_ms:
+    if head is None or head.held_since_ms is None or head.receive_count > 1:
         return None
-    held_since = head.last_received_at_ms
+    held_since = head.held_since_ms
     if not _was_extended(head) and not waits_for_its_turn(c, head.consumer, c.now - held_since, _limit_ms(c, stuck)):
         return None
     limit_ms = usual_limit_ms(c)
@@ -244,7 +244,7 @@ def _waits_unreceived(stuck: StuckGroup) -> bool:
 
 
 def _was_extended(head: MessageView) -> bool:
-    held_since = head.last_received_at_ms or 0
+    held_since = head.held_since_ms or 0
     return any(a.what == "extended" and a.at_ms >= held_since for a in head.attempts)
 
 
@@ -256,7 +256,7 @@ def _limit_ms(c: Context, stuck: StuckGroup) -> float:
 def _in_work(c: Context, stuck: StuckGroup, work_limit_ms: float) -> dict[str, Any]:
     head = stuck.group.head
     assert head is not None
-    held_ms = c.now - (head.last_received_at_ms or c.now)
+    held_ms = c.now - (head.held_since_ms or c.now)
     work = "works on its head and extends its window" if _was_extended(head) else "finishes others before its prefetched head"
     return {
         "usual_limit_s": seconds(work_limit_ms),

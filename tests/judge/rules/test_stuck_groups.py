@@ -77,6 +77,23 @@ def test_a_head_in_work_for_no_longer_than_usual_is_shown_and_not_announced() ->
     assert "w works on its head" in found.evidence["summary"]
 
 
+def test_extensions_alone_show_that_a_head_is_in_work() -> None:
+    """No receive of it is reported."""
+    found = only(stuck([*finished(12, 150), *extended("A", "a0", 210, 310)[1:]], 310))
+    assert (found.severity, found.announced, found.evidence["reason"]) == ("info", False, "held_head")
+    assert found.evidence["summary"].endswith(
+        "a consumer works on its head and extends its window, for 80 s so far, within this queue's usual limit of 5 min; "
+        "1 message waits behind it."
+    )
+
+
+def test_a_consumer_that_has_just_taken_the_head_is_given_time() -> None:
+    """Half of the limit, after a pause without consumers; the first extension shows when it took it."""
+    taken = extended("A", "a0", 260, 400)[1:]
+    assert stuck([*finished(12, 2), *taken], 300).firing("GroupStuck") == []
+    assert only(stuck([*finished(12, 2), *taken], 320)).announced
+
+
 @pytest.mark.simulation
 def test_it_pages_once_the_work_takes_longer_than_usual() -> None:
     """At twice the slowest of this queue, with a line of its own, and once."""
