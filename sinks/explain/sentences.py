@@ -72,8 +72,8 @@ def message_sentence(queue: QueueView, message: MessageView, now_ms: int) -> str
     ]
     if message.receive_count:
         parts.append(f"received {count(message.receive_count, 'time')}")
-    elif message.arrived_at_ms is None:
-        # The receives of a dead letter in its source queue are not known here.
+    elif message.arrived_at_ms is None and not message.attempts:
+        # The receives of a dead letter in its source queue are not known here. What was extended or given back was received.
         parts.append("never received")
     if message.refused_settlements:
         parts.append(f"its deletion was refused {count(message.refused_settlements, 'time')} because its window had ended")

@@ -14,7 +14,7 @@ from sinks.explain.json_form import to_dict
 from sinks.explain.text import to_text
 from sinks.http.search import find
 from sinks.lines import to_json
-from streaming.judge.snapshot import ConsumerView, MessageView, QueueStatus, Snapshot
+from streaming.judge.snapshot import Attempt, ConsumerView, MessageView, QueueStatus, Snapshot
 from tests.judge.driving import in_steps, judged
 from tests.judge.test_shards import inferred_in_fifo
 from tests.sinks.fakes import HOSTILE_NAMES, NOW_MS, finding, hostile_snapshot, queue_view, shop_snapshot
@@ -109,6 +109,14 @@ def test_a_dead_letter_that_nobody_received_here_is_not_said_to_be_never_receive
         "Message m of orders-dlq waits to be received; it was sent 1 min ago; it arrived in this dead-letter queue 1 s ago.",
         "Message n of orders waits to be received; it was sent 1 min ago; never received.",
     ]
+
+
+def test_a_message_that_was_extended_is_not_said_to_be_never_received() -> None:
+    """Its receive is not reported."""
+    extended = Attempt(NOW_MS - 10_000, "extended", 0, NOW_MS + 20_000, None)
+    held = MessageView("m", "in_flight", NOW_MS - 60_000, 0, ("held",), invisible_until_ms=NOW_MS + 20_000, attempts=(extended,))
+    (subject,) = about("m", Snapshot(NOW_MS, (queue_view("orders", messages=(held,)),), (), {})).subjects
+    assert subject.sentence == "Message m of orders is in flight; it was sent 1 min ago; its window ends in 20 s."
 
 
 def test_a_head_is_blamed_for_its_group() -> None:
