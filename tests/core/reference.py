@@ -7,6 +7,7 @@ the contract's text, not from the core's code.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,8 @@ ENDS = {"deleted", "dead_lettered", "redriven", "expired", "dropped"}
 POISON_RECEIVES = 3
 GROUP_STUCK_MIN_MS = 60_000
 CLOCKS_DIFFER_MS = 60_000
+NEVER = 2**61 - 1
+"""Later than any time: the end of a window that only a settlement or another receive ends."""
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Message:
     """Everything reported about one message in one queue. Times are epoch milliseconds."""
 
     message_id: str
-    fifo: bool
+    ordered: bool
     timeouts: Timeouts
     events: list[Wire] = field(default_factory=list)
     arrivals: list[tuple[int, str]] = field(default_factory=list)
@@ -52,6 +55,8 @@ class Message:
     """The message in its source queue."""
     purges: list[int] = field(default_factory=list)
     """When its queue was purged."""
+    sent_by_moves: list[int] = field(default_factory=list)
+    """When it was sent by the events of its moves here, which an ordered queue does not keep."""
 
     def of(self, *types: str) -> list[Wire]:
         """Return its events of some types by time, without repetitions."""
@@ -103,7 +108,7 @@ class Message:
     @property
     def disproved_at(self) -> int | None:
         """When a delivery in its source queue showed that it is not here, which in an ordered queue cannot be seen."""
-        if self.fifo or self.original is None:
+        if self.ordered or self.original is None:
             return None
         there = self.original
         moves = [e for e in there.of("dead_lettered") if e["at"] + tolerance_ms(e) >= there.last_received]
@@ -138,8 +143,8 @@ class Message:
 
     @property
     def sent_at(self) -> int:
-        known = [e["sent_at"] for e in self.events if "sent_at" in e] + [e["at"] for e in self.of("sent")]
-        if self.fifo and self.arrivals:
+        known = [e["sent_at"] for e in self.events if "sent_at" in e] + [e["at"] for e in self.of("sent")] + self.sent_by_moves
+        if self.ordered and self.arrivals:
             known.append(min(at for at, _ in self.arrivals))
         elif self.original is not None and self.original.sent_known:
             known.append(self.original.sent_at)
@@ -147,7 +152,7 @@ class Message:
 
     @property
     def sent_known(self) -> bool:
-        return any("sent_at" in e or e["type"] == "sent" for e in self.events)
+        return bool(self.sent_by_moves) or any("sent_at" in e or e["type"] == "sent" for e in self.events)
 
     @property
     def arrived_at(self) -> int | None:
@@ -185,6 +190,16 @@ class Message:
             return "delayed" if moves[-1]["type"] == "released" else "in_flight"
         return "delayed" if not moves and now < self.delay else "visible"
 
+    @property
+    def held_since(self) -> int:
+        """Since when it is held, if it is in flight: its latest receive; the first extension of a row where none is reported."""
+        since = until = 0
+        for move in self.moves() if not self.last_received else []:
+            goes_on = move["type"] == "extended" and move["at"] <= until
+            since = since if goes_on else move["at"]
+            until = self.window_end(move) if move["type"] == "extended" else 0
+        return self.last_received or since
+
     def returning(self, now: int) -> bool:
         """Whether it was released and is not visible yet."""
         moves = self.moves()
@@ -193,7 +208,7 @@ class Message:
     def cloudwatch_from(self, now: int) -> int:
         """On a standard queue the age restarts when the 3rd, 6th, 9th… receive ends without a deletion."""
         start = self.sent_at if self.arrived_at is None else self.arrived_at
-        if self.fifo or self.arrived_at is not None:
+        if self.ordered or self.arrived_at is not None:
             return start
         moves = self.all_moves()
         receives = [(i, m) for i, m in enumerate(moves) if m["type"] == "received"]
@@ -232,7 +247,9 @@ def place_in_queue(m: Message, by_position: bool) -> tuple[int, ...]:
 class Model:
     """All queues. `tell` takes all events, in any order; everything else only reads."""
 
-    def __init__(self, visibility_ms: dict[str, int], max_receives: dict[str, int], dead_letter_queues: dict[str, str]) -> None:
+    def __init__(
+        self, visibility_ms: Mapping[str, int], max_receives: Mapping[str, int], dead_letter_queues: Mapping[str, str]
+    ) -> None:
         self.max_receives = max_receives
         self.dead_letter_queues = dead_letter_queues
         """By their source queues, unordered ones: an ordered queue may be in another shard."""
@@ -243,15 +260,21 @@ class Model:
         """Queues where a received message names the queue it came from…"""
         self.redriven_to: set[str] = set()
         """…and those that something was redriven to."""
+        self.ordered: set[str] = set()
+        self.blocks_groups: set[str] = set()
+        """Queues of SQS, which delivers nothing of a group behind a message that waits or is in flight."""
 
     def message(self, queue: str, message_id: str) -> Message:
         return self.messages[queue].setdefault(
             message_id,
-            Message(message_id, queue.endswith(".fifo"), self.timeouts[queue], purges=self.purges[queue]),
+            Message(message_id, queue in self.ordered, self.timeouts[queue], purges=self.purges[queue]),
         )
 
     def tell(self, events: list[Wire]) -> None:
         for e in events:
+            queues = {e["queue"], *(e[name] for name in ("to_queue", "from_queue") if name in e)}
+            self.ordered |= {queue for queue in queues if queue.endswith(".fifo")} | ({e["queue"]} if e.get("ordered") else set())
+            self.blocks_groups |= queues if e["system"] == "aws_sqs" else set()
             if e["type"] == "redriven":
                 self.redriven_to.add(e["to_queue"])
             elif e["type"] == "received" and "from_queue" in e:
@@ -270,10 +293,12 @@ class Model:
             if e["type"] == "dead_lettered":
                 there = self.message(e["to_queue"], e["message_id"])
                 there.arrivals.append((e["at"], "event"))
-                there.original = here
+                # An ordered queue may be in another shard.
+                there.original = None if here.ordered else here
+                there.sent_by_moves += [e["sent_at"]] if "sent_at" in e and not there.ordered else []
             elif e["type"] == "received" and "from_queue" in e and self.is_dead_letter_queue(e["queue"]):
                 # A FIFO queue gives a dead letter a new send time when it arrives.
-                arrived_at = min(e["at"], e.get("sent_at", e["at"])) if here.fifo else e["at"]
+                arrived_at = min(e["at"], e.get("sent_at", e["at"])) if here.ordered else e["at"]
                 here.arrivals.append((arrived_at, "first_receive"))
                 here.original = self.message(e["from_queue"], e["message_id"])
                 here.original.events.append({"type": "dead_lettered", "to_queue": e["queue"], **about})
@@ -301,7 +326,7 @@ class Model:
 
     def overtaken(self, queue: str) -> dict[str, int]:
         """Return the messages never seen to be received although a later one of their group was, and when that was."""
-        if not queue.endswith(".fifo") or self.is_dead_letter_queue(queue):
+        if queue not in self.ordered & self.blocks_groups or self.is_dead_letter_queue(queue):
             return {}
         messages = [m for m in self.messages[queue].values() if m.group is not None and m.sequence is not None]
         out = {}
@@ -334,7 +359,7 @@ class Model:
         return {message_id for message_id, count in counts.items() if count >= limit}
 
     def is_dead_letter_queue(self, queue: str) -> bool:
-        return queue.startswith("dead") or (queue in self.apparent and queue not in self.redriven_to)
+        return queue.startswith(("dead", "DLQ.")) or (queue in self.apparent and queue not in self.redriven_to)
 
     def oldest(self, queue: str, now: int) -> dict[str, int | None]:
         live, poison = self.live(queue), self.poison(queue)
@@ -358,6 +383,10 @@ class Model:
         }
         return totals | {end: sum(any(e["type"] == end for e in m.events) for m in messages) for end in sorted(ENDS)}
 
+    def held_since(self, queue: str, now: int) -> int | None:
+        """Return since when the longest held message is held without a break."""
+        return min((m.held_since for m in self.live(queue) if m.state(now) == "in_flight"), default=None)
+
     def arrivals(self, queue: str) -> dict[str, int | None]:
         return {m.message_id: m.arrived_at for m in self.messages[queue].values() if m.arrivals}
 
@@ -377,7 +406,8 @@ class Model:
         for m in self.live(queue):
             if m.group is not None:
                 groups[m.group].append(m)
-        limit = max(2 * self.timeouts[queue].now, GROUP_STUCK_MIN_MS)
+        timeout = self.timeouts[queue].now
+        limit = max(2 * timeout if timeout < NEVER else 0, GROUP_STUCK_MIN_MS)
         received = [m for m in self.messages[queue].values() if m.receives]
         silent_ms = min((now - m.last_received for m in received), default=now)
         known = [(m.sent_at, m.last_received) for m in received if m.sent_known]
@@ -393,14 +423,16 @@ class Model:
             if len(messages) < 2 or now - since < limit or (head.state(now) == "delayed" and not returning):
                 continue
             in_flight, is_poison = head.state(now) == "in_flight", head.message_id in self.poison(queue)
-            # One in flight with the head is worked on, but comes back with a poison suspect again and again.
-            states = ("visible", "in_flight") if is_poison else ("visible",)
+            # One in flight with the head is worked on, but comes back with a poison suspect again and again. Where the broker
+            # does not hold back the group, it waits in a prefetch window.
+            waits_in_flight = is_poison or queue not in self.blocks_groups
+            states = ("visible", "in_flight") if waits_in_flight else ("visible",)
             waiting = sum(m is not head and (m.state(now) in states or m.returning(now)) for m in messages)
             came_back = head.receive_count > 1
             patience = min(limit // 2, 60_000 if came_back else limit)
             alive = silent_ms < (max(limit, 300_000) if came_back else limit)
             if in_flight:
-                may_begin = is_poison or now - head.last_received >= patience
+                may_begin = is_poison or now - head.held_since >= patience
             else:
                 may_begin = returning or (alive and (head.receive_count > 0 or passes(youngest, head, since)))
             may_begin &= waiting > 0
