@@ -28,7 +28,7 @@ NAMES = ("queue", "message_id", "group", "consumer", "batch_id")
 def events_of(seed: int) -> list[Event]:
     """Return random events of two queues, in order."""
     r = random.Random(seed)
-    events = [event for n in range(2) for event in RandomQueue(r, f"q{n}").events(UNTIL_S)]
+    events = [event for n in range(2) for event in RandomQueue(r, f"q{n}", varied=False).events(UNTIL_S)]
     return sorted(events, key=lambda event: int(event["at"]))
 
 

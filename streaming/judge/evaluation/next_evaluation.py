@@ -156,7 +156,10 @@ def _consumers_are_watched(c: Context) -> bool:
 
 
 def _strategy_checks(c: Context) -> Iterator[int]:
-    """Yield when the broker's `ack` strategy may come to another verdict. That of `prefetch` changes with reports only."""
+    """Yield when the broker's `ack` strategy may come to another verdict, and when that of `prefetch` forgets a slow consumer.
+
+    The verdict of `prefetch` changes with reports only, but since when a consumer is slow by it depends on the checks before.
+    """
     verdicts = strategy_verdicts(c)
     if not verdicts:
         return
@@ -164,6 +167,8 @@ def _strategy_checks(c: Context) -> Iterator[int]:
     for of in verdicts.values():
         if of.strategy == "ack" and (at := next_ack_check(of.report, params, c.now, slow=of.verdict.slow)) is not None:
             yield at
+        elif of.strategy == "prefetch" and of.memory["listed"] and not of.verdict.slow:
+            yield (c.now // params.check_period_ms + 1) * params.check_period_ms
 
 
 def _is_held_back(c: Context) -> bool:
