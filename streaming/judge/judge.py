@@ -49,7 +49,9 @@ def judge(memory: JudgeMemory, merged: Merged, now: int, settings: Settings) -> 
     present = _present(merged, now, settings)
     places = nonzero(present)
     newest_at, delay_ms = _reading(memory, merged, now)
-    memory.history.add(now, [queues.names[place] for place in places.tolist()], sample_table(queues, places), delay_ms=delay_ms)
+    # Most of the time all queues are there, and the history recognizes the names of the step before at once.
+    names = queues.names if present.all() else tuple(queues.names[place] for place in places.tolist())
+    memory.history.add(now, names, sample_table(queues, places), delay_ms=delay_ms)
     due = _due(memory, merged, present, now) & present
     evaluated = nonzero(due)
     flows = _flows(memory, merged, evaluated, present, now)

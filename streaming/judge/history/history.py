@@ -56,6 +56,8 @@ class History:
         """How many places there are, with those of queues that were forgotten."""
         self._names: Sequence[QueueName] = ()
         self._places: Ints = np.zeros(0, dtype=np.int64)
+        self._in_order = False
+        """Whether these are the places of a sample in order, so that the present needs no other."""
         self._packed_names: bytes | None = None
         self._samples: list[Sample] = []
         self._rows = SampleRows()
@@ -88,7 +90,7 @@ class History:
 
         `delay_ms`: how much later than they happened the latest events have been read.
         """
-        if names != self._names:
+        if names is not self._names and names != self._names:
             self._forget(names)
             for name in names:
                 # One that comes back gets another place: its earlier one has the samples of before.
@@ -96,8 +98,12 @@ class History:
                     self._width += 1
             self._names, self._packed_names = names, None
             self._places = np.array([self._place[name] for name in names], dtype=np.int64)
-        table = np.zeros((self._width, len(FIELDS)), dtype=np.int64)
-        table[self._places] = values
+            self._in_order = np.array_equal(self._places, np.arange(self._width))
+        if self._in_order:
+            table = values
+        else:
+            table = np.zeros((len(FIELDS), self._width), dtype=np.int64).T
+            table[self._places] = values
         self._dense, self._delay_ms = None, delay_ms
         if not self._samples or at - self._samples[-1].at >= SAMPLE_EVERY_MS:
             self._keep(at, table, delay_ms)
