@@ -194,15 +194,18 @@ def judge_ack(
     return Verdict(True, after["aborted"], after["since_ms"], why), after
 
 
-def next_ack_check(report: ConsumerReport, params: StrategyParams, now_ms: int, *, slow: bool) -> int | None:
+def next_ack_check(report: ConsumerReport, params: StrategyParams, now_ms: int, *, slow: bool, counted: bool) -> int | None:
     """Return the next check at which the verdict of `judge_ack` may change if nothing more is reported; None: at none.
 
-    One that is slow is so until a check finds otherwise, whatever it has acknowledged since the last one.
+    One that is slow is so until a check finds otherwise, whatever it has acknowledged since the last one. One that holds nothing,
+    or of which too little is known, is passed over by each check, whatever an event shows later. `counted`: whether the last
+    report counts messages that it holds. The next one may count as many, which looks like no change.
     """
     last_ms = _last_sign_ms(report)
-    if last_ms is None or _excuse(report, params) is not None:
+    is_idle = params.ignore_idle_consumers and report.dispatched == 0
+    if _exemption(report, params) is not None or (is_idle and not counted):
         return None
-    overdue_from = 0 if slow else last_ms + params.max_time_since_last_ack_ms + 1
+    overdue_from = 0 if slow or is_idle or last_ms is None else last_ms + params.max_time_since_last_ack_ms + 1
     return max(now_ms // params.check_period_ms + 1, -(-overdue_from // params.check_period_ms)) * params.check_period_ms
 
 
@@ -321,14 +324,19 @@ def _last_sign_ms(report: ConsumerReport) -> int | None:
 
 def _excuse(report: ConsumerReport, params: StrategyParams) -> str | None:
     """Return why the `ack` rule skips a consumer, or None."""
+    if (exemption := _exemption(report, params)) is not None:
+        return exemption
+    return "holds nothing" if params.ignore_idle_consumers and report.dispatched == 0 else None
+
+
+def _exemption(report: ConsumerReport, params: StrategyParams) -> str | None:
+    """Return why the `ack` rule is not applied to a consumer, whatever it does; or None."""
     if not report.connected:
         return "not connected"
     if params.max_time_since_last_ack_ms < 0:
         return "max_time_since_last_ack_ms is switched off"
     if report.network and params.ignore_network_consumers:
         return "network consumers are ignored"
-    if params.ignore_idle_consumers and report.dispatched == 0:
-        return "holds nothing"
     return None
 
 

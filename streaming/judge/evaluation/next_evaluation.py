@@ -165,9 +165,12 @@ def _strategy_checks(c: Context) -> Iterator[int]:
         return
     params = StrategyParams(**c.settings.slow_strategy_params)
     for of in verdicts.values():
-        if of.strategy == "ack" and (at := next_ack_check(of.report, params, c.now, slow=of.verdict.slow)) is not None:
-            yield at
-        elif of.strategy == "prefetch" and of.memory["listed"] and not of.verdict.slow:
+        if of.strategy == "ack":
+            counted = bool(c.summary.consumer_states[of.report.consumer].attributes.get("dispatched"))
+            at = next_ack_check(of.report, params, c.now, slow=of.verdict.slow, counted=counted)
+            if at is not None:
+                yield at
+        elif of.memory["listed"] and not of.verdict.slow:
             yield (c.now // params.check_period_ms + 1) * params.check_period_ms
 
 

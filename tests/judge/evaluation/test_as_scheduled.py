@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,16 +38,56 @@ def test_as_if_every_queue_were_judged_in_every_step(seed: int) -> None:
     events: list[dict[str, Any]] = [event("heartbeat", 1000 * at, consumer="collector") for at in range(0, UNTIL_S, 30)]
     for i in range(QUEUES):
         events += RandomQueue(r, f"queue-{i}").events(UNTIL_S)
-    steps = in_steps(sorted(events, key=lambda e: e["at"]), EVERY_S, UNTIL_S)
+    assert_published_alike(in_steps(sorted(events, key=lambda e: e["at"]), EVERY_S, UNTIL_S), settings)
+
+
+def test_a_consumer_that_holds_as_many_messages_again_is_judged_by_the_broker_s_strategies() -> None:
+    """Its second report equals the first, and what it held in between was acknowledged: nothing seems to have changed."""
+
+    def of(kind: str, at_s: float, **fields: Any) -> dict[str, Any]:
+        return event(kind, round(1000 * at_s), **{"system": "activemq", **fields})
+
+    empty = {"visible": 0, "in_flight": 0, "delayed": 0}
+    full = {"prefetch": 10, "connected": True, "dispatched": 10}
+    events = [event("heartbeat", 1000 * at, consumer="collector") for at in range(0, 900, 30)]
+    events += [of("queue_state", at, attributes=empty) for at in (480, 660, 720, 780)]
+    events += [of("consumer_state", at, consumer="worker-1", attributes=full) for at in (780, 840)]
+    for n, at in enumerate((757, 770, 775, 780.065, 785.065)):
+        events += [of("sent", at, message_id=f"m{n}"), of("deleted", at + 0.3, message_id=f"m{n}", consumer="worker-0")]
+    events.append(of("received", 785.165, message_id="m4", receive_count=1, consumer="worker-1"))
+    steps = in_steps(sorted(events, key=lambda e: e["at"]), EVERY_S, 900)
+    found = assert_published_alike(steps, Settings(now_is_event_time=True))
+    assert ("SlowConsumer", "ack", "firing") in found
+
+
+def test_what_is_learned_about_a_consumer_was_not_known_at_the_checks_before() -> None:
+    """When it came is known from its first receive on, so the broker's `ack` strategy had nothing to say of it until then."""
+    events = [event("heartbeat", 1000 * at, consumer="collector") for at in range(0, 90, 30)]
+    about: dict[str, Any] = {"system": "activemq", "consumer": "worker-1"}
+    events.append(event("consumer_state", 0, attributes={"prefetch": 1000, "connected": True, "dispatched": 1}, **about))
+    events.append(event("received", 54_780, message_id="m", receive_count=1, **about))
+    events.append(event("consumer_state", 60_000, attributes={"prefetch": 1000, "connected": True}, **about))
+    steps = in_steps(sorted(events, key=lambda e: e["at"]), EVERY_S, 90)
+    found = assert_published_alike(steps, Settings(now_is_event_time=True))
+    assert ("SlowConsumer", "ack", "firing") in found
+
+
+def assert_published_alike(
+    steps: Sequence[tuple[int, Sequence[dict[str, Any]]]], settings: Settings
+) -> set[tuple[str, str | None, str]]:
+    """Judge queues when they are due, and all in every step; return the changes: the signal, its part and its status."""
     scheduled, every = JudgeMemory.empty(), JudgeMemory.empty()
+    found: set[tuple[str, str | None, str]] = set()
     for merged in run_steps(steps, settings):
         scheduled, some, changes = judge(scheduled, merged, merged.now, settings)
         views = list(some.queues)
         # Nothing is known of evaluations before, so every queue is due.
         every, all_, all_changes = judge(replace(every, schedule=EvaluationSchedule()), merged, merged.now, settings)
         assert changes == all_changes
+        found |= {(c.finding.key.signal, c.finding.key.part, c.status) for c in changes}
         for view, other in zip(views, all_.queues, strict=True):
             assert replace(view, revision=0) == replace(other, revision=0)
+    return found
 
 
 def random_limits(r: random.Random) -> Thresholds:
