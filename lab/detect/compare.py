@@ -28,7 +28,7 @@ from lab.telemetry import INSTRUMENTATIONS, arrived_events
 TRIGGER_MS = 10_000
 SEEDS = (101, 1)
 """Known seeds: defaults were chosen with 1, and what 101 and 1 showed led to changes of rules."""
-HELD_OUT = (6173,)
+HELD_OUT = (7411,)
 """Fresh seeds, of which nothing was looked at. Once their results have been published, take others."""
 QUIET_SEEDS = (9001, 9002)
 """Seeds of the runs from which only the depth threshold is learned."""
