@@ -487,6 +487,26 @@ def test_events_have_the_time_of_sqs_where_the_clock_is_wrong() -> None:
         assert abs(proxy.stats()["clock_offset_s"] - 3_600) < 5
 
 
+def test_of_calls_at_once_each_is_repeated_with_the_time_of_sqs() -> None:
+    """The first that is refused tells the time; the others, signed before that, seemed to be refused for another reason."""
+    together = threading.Barrier(4)
+
+    def answer(found: Asked) -> tuple[int, str, bytes]:
+        if _is_timely(found, time.time() + 3_600):
+            return 200, JSON, _SENT
+        together.wait(10)
+        return 403, JSON, b"{}"
+
+    with fake_sqs(answer, ahead_s=3_600) as fake, proxy_service.start(fake.endpoint) as proxy, ThreadPoolExecutor(4) as threads:
+
+        def send(_: int) -> int:
+            made = client(proxy.endpoint)
+            sent = made.send_message(QueueUrl=f"{proxy.endpoint}/123456789012/orders", MessageBody="a")
+            return int(sent["ResponseMetadata"]["HTTPStatusCode"])
+
+        assert list(threads.map(send, range(4))) == [200] * 4
+
+
 @pytest.mark.parametrize("protocol", ["json", "query"])
 @pytest.mark.parametrize("ahead_s", [-3_600, -200, 0, 200, 3_600])
 def test_a_call_that_is_refused_for_its_time_is_signed_with_the_time_of_sqs(

@@ -86,8 +86,9 @@ class Forwarder:
             raise NoAnswer("queuewatch-proxy has no AWS credentials")
         path = canonical_path(path)
         kept = [header for header in headers if _is_forwarded(header[0])]
+        offset_s = self.clock_offset_s
         answer = await self._call(upstream, path, kept, body, credentials)
-        if answer.status in _REFUSED and self._is_set_by(answer.headers.get("Date", "")):
+        if answer.status in _REFUSED and self._was_off(offset_s, answer.headers.get("Date", "")):
             answer = await self._call(upstream, path, kept, body, credentials)
         return answer
 
@@ -107,19 +108,21 @@ class Forwarder:
             why = HTTP_FIX if is_plain_text(error) else type(error).__name__
             raise NoAnswer(f"queuewatch-proxy got no answer from {upstream.host}: {why}") from error
 
-    def _is_set_by(self, date: str) -> bool:
-        """Set the clock for signatures by SQS' own, as SDKs do; return whether it differed too much for a signature.
+    def _was_off(self, used_s: int, date: str) -> bool:
+        """Return whether a signature with this offset differs too much from SQS' time; set the clock by that, as SDKs do.
 
-        An SDK's correction has no effect behind the proxy, which signs with its own clock.
+        An SDK's correction has no effect behind the proxy, which signs with its own clock. Of several calls at once, the first
+        that is refused sets the clock, and all are to be repeated.
         """
         try:
             offset_s = round(parsedate_to_datetime(date).timestamp() - time.time())
         except (ValueError, OverflowError):  # no date, or none that can be read
             return False
-        if abs(offset_s - self.clock_offset_s) < _SKEW_S:
+        if abs(offset_s - used_s) < _SKEW_S:
             return False
-        self.clock_offset_s = offset_s
-        _log.warning("this machine's clock differs from SQS' by %d s: calls are signed with the time of SQS", -offset_s)
+        if abs(offset_s - self.clock_offset_s) >= _SKEW_S:
+            self.clock_offset_s = offset_s
+            _log.warning("this machine's clock differs from SQS' by %d s: calls are signed with the time of SQS", -offset_s)
         return True
 
     async def close(self) -> None:
