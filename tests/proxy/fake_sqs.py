@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 JSON = "application/x-amz-json-1.0"
+SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
+"""The answer to a send of `a`."""
 
 
 @dataclass

@@ -15,40 +15,29 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-import boto3
 import httpx
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from queuewatch.proxy import forwarding, running
+from queuewatch.proxy import running
 from queuewatch.proxy.server import Handler
-from queuewatch.proxy.upstreams import Upstream
 from tests.coroutines import finished
-from tests.proxy.fake_sqs import JSON, Asked, FakeSqs, fake_sqs
+from tests.proxy.clients import client
+from tests.proxy.fake_sqs import JSON, SENT, Asked, FakeSqs, fake_sqs
 from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
 from tests.services.process import free_port, listens
 from tests.services.proxy import Proxy
 from tests.waiting import until
 
-_SENT = b'{"MD5OfMessageBody":"0cc175b9c0f1b6a831c399e269772661","MessageId":"3f1c9d5e-2f5d-4a59-8f0a-4c39f7d2b001"}'
 _MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
 
 _JSON_SEND = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "application/x-amz-json-1.0"}
-
-
-def client(endpoint: str, attempts: int = 1) -> Any:
-    """Create a boto3 client that makes this many attempts in total."""
-    config = Config(retries={"total_max_attempts": attempts, "mode": "standard"}, read_timeout=30, max_pool_connections=50)
-    session = boto3.Session("app", "app", region_name="us-east-1")
-    return session.client("sqs", endpoint_url=endpoint, config=config)
 
 
 def new_queue(made: Any) -> str:
@@ -69,7 +58,7 @@ def sends(made: Any, url: str, count: int) -> list[float]:
 @pytest.mark.slow
 def test_memory_is_limited_to_calls_in_flight() -> None:
     """Calls that are too large are refused, and nothing is left of the 16 MiB that were read of each; nor of calls of 1 MiB."""
-    with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
+    with fake_sqs(lambda _: (200, JSON, SENT)) as fake, proxy_service.start(fake.endpoint) as proxy:
         made = client(proxy.endpoint)
         url = f"{proxy.endpoint}/123456789012/orders"
         large = json.dumps({"QueueUrl": url, "MessageBody": "x" * (1 << 20)}).encode()
@@ -222,7 +211,7 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
 
         def come_back() -> None:
             time.sleep(1.0)
-            with fake_sqs(lambda _: (200, JSON, _SENT), port):
+            with fake_sqs(lambda _: (200, JSON, SENT), port):
                 back.wait(30)
 
         thread = threading.Thread(target=come_back)
@@ -240,7 +229,7 @@ def test_without_sqs_the_sdk_gets_an_error_that_it_retries() -> None:
 def test_an_https_endpoint_without_tls_is_named_in_the_sdks_error() -> None:
     """The application's log is where somebody looks; the name of an exception of the proxy's does not help there."""
     with (
-        fake_sqs(lambda _: (200, JSON, _SENT)) as plain,
+        fake_sqs(lambda _: (200, JSON, SENT)) as plain,
         proxy_service.start(plain.endpoint.replace("http:", "https:")) as proxy,
         pytest.raises(ClientError, match="does not speak TLS: use http:// instead of https://"),
     ):
@@ -254,7 +243,7 @@ def test_a_retried_call_is_dated_by_its_answer() -> None:
 
     def flaky(asked: Asked) -> tuple[int, str, bytes]:
         asked_ms.append(time.time() * 1000)
-        return (500, JSON, b"{}") if "attempt=1" in asked.headers["amz-sdk-request"] else (200, JSON, _SENT)
+        return (500, JSON, b"{}") if "attempt=1" in asked.headers["amz-sdk-request"] else (200, JSON, SENT)
 
     with fake_sqs(flaky) as fake, proxy_service.start(fake.endpoint) as proxy:
         client(proxy.endpoint, 3).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
@@ -270,7 +259,7 @@ def test_without_credentials_the_sdk_gets_an_error_that_it_retries(tmp_path: Pat
     file = tmp_path / "credentials"
     env = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
     env["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
-    with fake_sqs(lambda _: (200, JSON, _SENT)) as fake, proxy_service.start(fake.endpoint, env=env) as proxy:
+    with fake_sqs(lambda _: (200, JSON, SENT)) as fake, proxy_service.start(fake.endpoint, env=env) as proxy:
         with pytest.raises(ClientError, match="no AWS credentials"):
             client(proxy.endpoint).send_message(QueueUrl=f"{proxy.endpoint}/1/q", MessageBody="a")
         file.write_text("[default]\naws_access_key_id = late\naws_secret_access_key = late\n")
@@ -314,7 +303,7 @@ def test_a_send_is_completed_and_reported_when_the_application_hangs_up() -> Non
 
     def answer(_: Asked) -> tuple[int, str, bytes]:
         release.wait(20)
-        return 200, JSON, _SENT
+        return 200, JSON, SENT
 
     with fake_sqs(answer) as fake, proxy_service.start(fake.endpoint) as proxy:
         caller = _raw_call(proxy.endpoint, "SendMessage")
@@ -455,98 +444,3 @@ def proxy_of_elasticmq(elasticmq: ElasticMQ) -> Iterator[Proxy]:
     """A proxy in front of ElasticMQ only."""
     with proxy_service.start(elasticmq.endpoint) as made:
         yield made
-
-
-class _Keys:
-    """Credentials that are always there."""
-
-    access_key, secret_key, token = "key", "secret", None
-
-    async def get(self) -> _Keys:
-        return self
-
-
-def _is_timely(found: Asked, now_s: float) -> bool:
-    """Return whether SQS, at this time, accepts when a call was signed."""
-    signed = datetime.strptime(found.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z")
-    return abs(signed.timestamp() - now_s) < 300
-
-
-def test_events_have_the_time_of_sqs_where_the_clock_is_wrong() -> None:
-    """The service would take them for late, or for events of the future."""
-
-    def answer(found: Asked) -> tuple[int, str, bytes]:
-        return (200 if _is_timely(found, time.time() + 3_600) else 403), JSON, _SENT
-
-    with fake_sqs(answer, ahead_s=3_600) as fake, proxy_service.start(fake.endpoint) as proxy:
-        made = client(proxy.endpoint)
-        for _ in range(2):
-            made.send_message(QueueUrl=f"{proxy.endpoint}/123456789012/orders", MessageBody="a")
-        ahead_s = [event["at"] / 1000 - time.time() for event in proxy.events()]
-        assert [round(ahead / 60) for ahead in ahead_s] == [60, 60]
-        assert abs(proxy.stats()["clock_offset_s"] - 3_600) < 5
-
-
-def test_of_calls_at_once_each_is_repeated_with_the_time_of_sqs() -> None:
-    """The first that is refused tells the time; the others, signed before that, seemed to be refused for another reason."""
-    together = threading.Barrier(4)
-
-    def answer(found: Asked) -> tuple[int, str, bytes]:
-        if _is_timely(found, time.time() + 3_600):
-            return 200, JSON, _SENT
-        together.wait(10)
-        return 403, JSON, b"{}"
-
-    with fake_sqs(answer, ahead_s=3_600) as fake, proxy_service.start(fake.endpoint) as proxy, ThreadPoolExecutor(4) as threads:
-
-        def send(_: int) -> int:
-            made = client(proxy.endpoint)
-            sent = made.send_message(QueueUrl=f"{proxy.endpoint}/123456789012/orders", MessageBody="a")
-            return int(sent["ResponseMetadata"]["HTTPStatusCode"])
-
-        assert list(threads.map(send, range(4))) == [200] * 4
-
-
-@pytest.mark.parametrize("protocol", ["json", "query"])
-@pytest.mark.parametrize("ahead_s", [-3_600, -200, 0, 200, 3_600])
-def test_a_call_that_is_refused_for_its_time_is_signed_with_the_time_of_sqs(
-    monkeypatch: pytest.MonkeyPatch, ahead_s: int, protocol: str
-) -> None:
-    """An SDK corrects its own clock in this way, but the proxy signs anew with that of its machine: each call failed."""
-    clock = {"ahead_s": ahead_s}
-    monkeypatch.setattr(forwarding, "time", SimpleNamespace(time=lambda: time.time() + clock["ahead_s"]))
-
-    def answer(found: Asked) -> tuple[int, str, bytes]:
-        if _is_timely(found, time.time()):
-            return 200, JSON, _SENT
-        if protocol == "query":
-            return 403, "text/xml", b"<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>"
-        return 400, JSON, b'{"__type":"com.amazon.coral.service#InvalidSignatureException"}'
-
-    async def statuses() -> list[int]:
-        forwarder = forwarding.Forwarder(cast(Any, _Keys()))
-        try:
-            upstream = Upstream("us-east-1", fake.endpoint)
-            found = [(await forwarder.forward(upstream, "/", [], b"{}")).status for _ in range(2)]
-            clock["ahead_s"] = 0  # it is corrected
-            return [*found, (await forwarder.forward(upstream, "/", [], b"{}")).status]
-        finally:
-            await forwarder.close()
-
-    with fake_sqs(answer) as fake:
-        assert finished(statuses()) == [200, 200, 200]
-        assert len(fake.asked) == (5 if abs(ahead_s) > 300 else 3), "twice when a clock was found to be wrong"
-
-
-def test_a_call_that_is_refused_for_another_reason_is_made_once() -> None:
-    """A wrong secret, for example; the application gets the answer."""
-
-    async def status() -> int:
-        forwarder = forwarding.Forwarder(cast(Any, _Keys()))
-        try:
-            return (await forwarder.forward(Upstream("us-east-1", fake.endpoint), "/", [], b"{}")).status
-        finally:
-            await forwarder.close()
-
-    with fake_sqs(lambda _: (403, JSON, b"{}")) as fake:
-        assert (finished(status()), len(fake.asked)) == (403, 1)
