@@ -27,9 +27,10 @@ QUEUE_FAILING = Entry(
         "It fires sooner if the failure is clear: over {quick_time}, more deliveries failed than chance explains, and the first "
         "and the last {quick_slice} of that time have failures. The time is longer where a restart of all consumers could look "
         "the same: what they held when they were stopped fails within the 99th percentile of the queue's holding times, or "
-        "within a visibility timeout if nothing was received in the last {quick_slice}. Where a handler that throws fails its "
-        "whole batch, chance explains more: so it is where batches failed as a whole within 15 minutes, and on Cloudflare until "
-        "three messages came back one by one. A batch is `max_batch_size` messages, or ten where that is not reported.",
+        "within a visibility timeout if nothing was received in the last {quick_slice}. Where one bad message fails its whole "
+        "batch, more failures can be chance. That is assumed where batches failed as a whole within 15 minutes, and on "
+        "Cloudflare until three messages came back one by one. A batch is `max_batch_size` messages, or ten "
+        "where that is not reported.",
         "It also fires if some consumers fail at least {failing_ratio} of their own deliveries (at least "
         "{failing_min_deliveries}) for longer than a visibility timeout, while the others fail less than a tenth. The failing "
         "consumers are then named.",
@@ -215,8 +216,8 @@ WINDOW_TOO_SHORT = Entry(
         EvidenceField("work_p95_s", "95th percentile of the processing time, from the last receive of a message to its deletion"),
         EvidenceField(
             "longest_work_s",
-            "the longest that work took which ended after its window, from the receive by the consumer that did it, in the last "
-            "15 minutes (at most a fifth too long); absent if not known",
+            "longest work of the last 15 minutes that ended after its window, timed from the receive by the consumer that did it "
+            "(at most a fifth too long); absent if not known",
         ),
         EvidenceField("timeout_that_fits_s", "a visibility timeout that would be long enough; absent if none is"),
         EvidenceField("late_messages", "poison suspects of which deletions were refused because the window had ended"),

@@ -121,7 +121,7 @@ def test_without_the_brokers_counts_nothing_is_kept_to_compare_with_them() -> No
 
 
 def test_advisories_that_cannot_be_read_are_a_finding() -> None:
-    """They were counted, and nobody was told that events are missing."""
+    """They were counted, and nothing reported that events are missing."""
     driven = DrivenWatch()
     assert not [finding for finding in driven.watch.findings() or [] if finding.check == "unreadable"]
     moved = {"destination": "/topic/ActiveMQ.Advisory.MessageDLQd.Queue.orders", "originBrokerName": "test"}
