@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from streaming.core.thresholds import Thresholds
 from tests.core.driving import event
-from tests.judge.driving import Step, judged
+from tests.judge.driving import SETTINGS, Step, judged
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 MOVED_MS = 5 * DAY_MS
@@ -89,6 +91,15 @@ def test_a_loss_that_is_disproved_ends_at_once(lost: str, proof: dict[str, Any])
     assert {finding.key.message_id for finding in before.firing("MessageDropped")} == {"m", "n"}
     after = judged([(11_000, lives), (20_000, losses), (39_000, []), (41_000, [proof]), (60_000, [])])
     assert {finding.key.message_id for finding in after.firing("MessageDropped")} == {"n"}
+
+
+@pytest.mark.parametrize("quiet_s", [120, 1_800])
+def test_a_loss_is_announced_for_as_long_as_is_set(quiet_s: int) -> None:
+    """Also when that is longer than the ten minutes for which its shard reports it."""
+    lost = [event("sent", 0, message_id="m"), event("dropped", 1_000, message_id="m")]
+    steps: list[Step] = [(1_000, lost), *((1_000 + n * MINUTE_MS, []) for n in range(1, 40))]
+    changes = judged(steps, replace(SETTINGS, defaults=Thresholds(dropped_quiet_s=quiet_s))).changes_seen()
+    assert [(at, status) for at, _, status, _ in changes] == [(1_000, "firing"), (1_000 + quiet_s * 1_000, "resolved")]
 
 
 def test_a_loss_whose_deliveries_are_not_known_does_not_count_them() -> None:
