@@ -18,7 +18,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -100,6 +100,7 @@ def _key(
     if dotted in EXAMPLES:
         model = None
     words = _docstrings(owner).get(name) or (_first_sentence(model) if model is not None else _about(owner, name))
+    words = f"{words} {_choices(info.annotation)}".strip()
     yield from (f"{pad}# {line}" for line in textwrap.wrap(words, WIDTH - len(pad) - 2))
     if any(isinstance(mark, FromEnvironment) for mark in info.metadata):
         variable = f"QUEUEWATCH_{'__'.join(part.upper() for part in (in_list or path))}"
@@ -159,6 +160,12 @@ def _types(annotation: Any) -> Iterator[Any]:
     if get_origin(annotation) in (Union, UnionType, tuple):
         for inner in get_args(annotation):
             yield from _types(inner)
+
+
+def _choices(annotation: Any) -> str:
+    """Return the sentence that names the values of a key which takes only some words; empty for any other key."""
+    words = [str(word) for kind in _types(annotation) if get_origin(kind) is Literal for word in get_args(kind)]
+    return f"One of {', '.join(words)}." if words else ""
 
 
 def _is_off(info: FieldInfo) -> bool:

@@ -91,6 +91,22 @@ def test_every_key_of_every_model_is_listed() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    ("key", "choices"),
+    [
+        ("sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("after_reading", "keep, archive, delete"),
+        ("format", "auto, console, json"),
+        ("min_severity", "critical, warning, info"),
+    ],
+)
+def test_a_key_that_takes_only_some_words_names_them(key: str, choices: str) -> None:
+    """A reader of the file sees only the default, and cannot guess the others."""
+    commented = re.search(rf"((?:^ *# .*\n)+) *#?{key}: ", FILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert commented is not None
+    assert f"One of {choices}." in re.sub(r"\n *# ", " ", commented[1])
+
+
 def test_the_file_has_no_key_for_a_secret() -> None:
     """Passwords and tokens are given by the name of an environment variable."""
     text = FILE.read_text(encoding="utf-8")
