@@ -51,7 +51,8 @@ def explain(
         raise CommandError(f"no queuewatch answers at {shown} ({error}); start it, or give its address with --url") from error
     if answer.status_code == 401:
         raise CommandError(
-            f"{shown} {'rejected the token' if token else 'requires credentials'}: give the token of http.auth with --token-file"
+            f"{shown} {'rejected the token' if token else 'requires credentials'}: give the token of http.auth with --token-file, "
+            "or its user and password in QUEUEWATCH_URL, as in http://USER:PASSWORD@HOST:9400"
         )
     if answer.status_code == 503 and _error_code(answer.text) == "starting":
         raise CommandError(f"{shown} has published no batch yet: it is starting, or cannot reach its source; /-/ready says more")

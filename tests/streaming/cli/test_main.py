@@ -606,6 +606,20 @@ def test_explain_says_how_to_give_a_token(in_process: Run, guarded: str, tmp_pat
     assert f"cannot read the token file {tmp_path / 'absent'}: No such file" in done.stderr
 
 
+def test_explain_logs_in_with_the_user_and_password_of_its_url(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service whose http.auth has no token can be asked too, and its refusal says how."""
+    monkeypatch.delenv("QUEUEWATCH_TOKEN", raising=False)
+    page = Credentials(username="kim", password="s3cret")
+    store = SnapshotStore()
+    store.publish(shop_snapshot())
+    with serve(create_app(store, HttpSettings(clock_ms=lambda: NOW_MS, access=Access(page=page))), port=0) as server:
+        refused = in_process("explain", "orders", "--url", server.url)
+        monkeypatch.setenv("QUEUEWATCH_URL", server.url.replace("//", "//kim:s3cret@"))
+        done = in_process("explain", "orders")
+    assert "or its user and password in QUEUEWATCH_URL, as in http://USER:PASSWORD@HOST:9400" in refused.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("token", ["hush\nhush", "hüsh"])
 def test_explain_does_not_print_a_token_that_cannot_be_sent(
     in_process: Run, guarded: str, token: str, monkeypatch: pytest.MonkeyPatch
