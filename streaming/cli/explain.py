@@ -50,9 +50,10 @@ def explain(
             raise CommandError(f"no queuewatch answers at {shown}: {HTTP_FIX}") from error
         raise CommandError(f"no queuewatch answers at {shown} ({error}); start it, or give its address with --url") from error
     if answer.status_code == 401:
+        refusal = "rejected the token" if token else "requires credentials"
         raise CommandError(
-            f"{shown} {'rejected the token' if token else 'requires credentials'}: give the token of http.auth with --token-file, "
-            "or its user and password in QUEUEWATCH_URL, as in http://USER:PASSWORD@HOST:9400"
+            f"{shown} {refusal}: give the token of http.auth with --token-file, or its user and password in "
+            "QUEUEWATCH_URL, as in http://USER:PASSWORD@HOST:9400"
         )
     if answer.status_code == 503 and _error_code(answer.text) == "starting":
         raise CommandError(f"{shown} has published no batch yet: it is starting, or cannot reach its source; /-/ready says more")
