@@ -49,7 +49,8 @@ class SpoolSource(Section):
     """Pattern of final file names. Names that begin with a dot or an underscore are never read."""
     max_bytes_per_trigger: Bytes = 256 * 1024 * 1024
     after_reading: Literal["keep", "archive", "delete"] = "keep"
-    """What happens to a file some batches after it was read: it stays, moves to `archive_folder`, or is deleted."""
+    """What happens to a file some batches after it was read: it stays, moves to `archive_folder`, or is deleted. Applications and
+    collectors stop writing to a folder of 1 GiB."""
     archive_folder: str | None = None
 
     @model_validator(mode="after")
