@@ -47,11 +47,14 @@ def came_back(past: Window, since: int) -> int:
 
 def no_ends_reported(past: Window) -> bool:
     """Whether windows run out, no deletion was ever reported, and messages do not come back: deletions are not reported."""
-    if not len(past) or past.value("deleted", -1) or past.value("failed", -1) < FEWEST_FAILED:
-        return False
-    total = {name: past.value(name, -1) for name in ("received", "touched", "departed", "failed")}
-    returned = max(total["received"] - total["touched"], 0) + total["departed"]
-    return returned < CAME_BACK_RATIO * total["failed"]
+    return len(past) > 0 and not past.value("deleted", -1) and _rarely_come_back(past, past.value("failed", -1))
+
+
+def _rarely_come_back(past: Window, failed: int) -> bool:
+    """Whether fewer messages came back, or were moved or lost, than explains this many failed deliveries."""
+    total = {name: past.value(name, -1) for name in ("received", "touched", "departed", "deleted")}
+    returned = max(total["received"] - total["touched"], 0) + total["departed"] - total["deleted"]
+    return failed >= FEWEST_FAILED and returned < CAME_BACK_RATIO * failed
 
 
 def nothing_ever_ends(c: Context) -> bool:
@@ -156,22 +159,35 @@ def _counts(c: Context) -> list[Depth]:
 
 
 def _left_unreported(c: Context) -> bool:
-    """Whether deletions were never reported, and some count has shown that messages whose windows had ended left.
+    """Whether consumers never reported a deletion, and some count has shown that messages whose windows had ended left.
 
     The count that shows it best decides: one of a backlog, be it of a burst or of an outage, does not show that these consumers
-    began to fail. A count may be late: only windows that ended clearly before it are compared with it.
+    began to fail. A count may be late: only windows that ended clearly before it are compared with it. Failed deliveries of
+    consumers that do report deletions are left out: their messages may have been deleted late.
     """
     past = c.past
-    if not no_ends_reported(past):
+    others = _failed_of_reporting_consumers(c)
+    if not len(past) or not _rarely_come_back(past, past.value("failed", -1) - others):
         return False
     counted_at = past["counted_at"]
     before = np.searchsorted(past.at, counted_at - COUNT_LAG_MS, side="right") - 1
     again = np.maximum(_growth(past, "received") - _growth(past, "touched"), 0)
     gone = np.maximum(_growth(past, "departed") - _growth(past, "deleted"), 0)
     # What failed by then and did not come back by then stays in the queue, unless it moves before the count.
-    waiting = (_growth(past, "failed") - again - gone)[before] - _gained_until(c, past)
+    waiting = (_growth(past, "failed") - again - gone)[before] - _gained_until(c, past) - others
     counted = past["counted_visible"] + past["counted_in_flight"]
     return bool(((counted_at > 0) & (before >= 0) & (waiting >= FEWEST_FAILED) & (counted < CAME_BACK_RATIO * waiting)).any())
+
+
+def _failed_of_reporting_consumers(c: Context) -> int:
+    """Return how many deliveries failed that are not of consumers which never reported a deletion."""
+    total = c.summary.total("failed")
+    if not c.summary.total("deleted"):
+        return 0
+    if c.max_receive_count == 1:
+        # The first failure moves the message, so it leaves the queue although its consumer is broken.
+        return total
+    return total - sum(results.failed for results in c.summary.consumer_results.values() if not results.finished)
 
 
 def _growth(past: Window, field: str) -> Ints:

@@ -186,9 +186,12 @@ def test_a_version_that_stops_reporting_deletions_does_not_fail(back_of_ten: int
     assert fired == ({"QueueFailing"} if back_of_ten else set())
 
 
+@pytest.mark.parametrize("silent", [3, 1], ids=["all", "one of three"])
 @pytest.mark.parametrize("groups", [0, 12], ids=["standard", "fifo"])
 @pytest.mark.parametrize("cause", ["a burst", "an outage"])
-def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_never_reported(groups: int, cause: str) -> None:
+def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_never_reported(
+    groups: int, cause: str, silent: int
+) -> None:
     """Counts five minutes old show this backlog as well; those of before showed that the messages leave."""
     worked = [5_000 * n for n in range(120)]
     # Sent in one moment, or received by nobody until the consumers are back.
@@ -197,6 +200,8 @@ def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_nev
     for n, at in enumerate([*worked, *backlog]):
         about = {"message_id": f"m{n}", "group": f"g{n % groups}"} if groups else {"message_id": f"m{n}"}
         events.append(event("received", at, receive_count=1, consumer=f"c{n % 3}", **about))
+        if n % 3 >= silent:
+            events.append(event("deleted", at + 900, consumer=f"c{n % 3}", message_id=f"m{n}"))
     for at in range(0, backlog[-1], 30_000):
         waiting = sum(received > at for received in backlog)
         visible = 0 if at < 600_000 else waiting if cause == "a burst" else min(waiting, (at - 600_000) // 1_000)
@@ -204,6 +209,25 @@ def test_a_backlog_that_takes_ten_minutes_is_no_failure_where_deletions_were_nev
         events.append(event("queue_state", at, attributes=counts | {"kind": "fifo" if groups else "standard"}))
     found = failing(events, backlog[-1] // 1_000)
     assert not [c for c in found.changes if c.finding.key.signal == "QueueFailing"]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["it works", "it is broken"])
+def test_a_consumer_that_joins_for_a_backlog_and_never_reported_a_deletion_fails_if_its_messages_stay(fails: bool) -> None:
+    """What it received is at the end of the backlog again and comes back late. The two others report their deletions."""
+    joins_s, until_s, events = 300, 900, []
+    for n in range(until_s):
+        silent = n >= joins_s and n % 3 == 0
+        events.append(event("received", 1000 * n, receive_count=1, consumer="new" if silent else f"c{n % 2}", message_id=f"m{n}"))
+        if not silent:
+            events.append(event("deleted", 1000 * n + 900, consumer=f"c{n % 2}", message_id=f"m{n}"))
+    for at_s in range(0, until_s, 30):
+        backlog = until_s - at_s if at_s >= joins_s else 0
+        back = max(at_s - joins_s - WINDOW_MS // 1000, 0) // 3 if fails else 0
+        counts = {"visible": backlog + back, "in_flight": 1, "delayed": 0, "visibility_timeout_s": WINDOW_MS // 1000}
+        events.append(event("queue_state", 1000 * at_s, attributes=counts))
+    found = failing(events, until_s)
+    last = [s for s in found.snapshots[-1].firing if s.key.signal == "QueueFailing"]
+    assert [s.evidence.get("consumer") for s in last] == (["new"] if fails else [])
 
 
 def in_groups(until_s: int) -> Events:
