@@ -97,8 +97,16 @@ def learn(c: Context) -> Knowledge:
     if tracked:
         ages = _tracked_ages(c, reason, latest, waiting)
     else:
-        ends_reported = every_end_is_reported(c.recent, c.visibility_ms)
-        ages = least_ages(evidence, summary, c.past, latest, c.now, retention_ms=c.retention_ms, ends_reported=ends_reported)
+        ages = least_ages(
+            evidence,
+            summary,
+            c.past,
+            latest,
+            c.now,
+            ends_reported=every_end_is_reported(c.recent, c.visibility_ms),
+            ends_missing=not signs.sides.ends,
+            retention_ms=c.retention_ms,
+        )
     known = in_flight_is_known(summary, evidence)
     if not known and "visible" in ages:
         visible = _visible_of_unseen_receives(c, latest, ages.pop("visible"), tracked=tracked)

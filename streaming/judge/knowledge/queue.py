@@ -148,12 +148,14 @@ def least_ages(
     now: int,
     *,
     ends_reported: bool,
+    ends_missing: bool = False,
     retention_ms: int = NEVER,
 ) -> dict[str, Age]:
     """Return lower bounds of the ages: the oldest from all arguments whose condition is established.
 
     What counts prove is at most as old as the retention: an equal backlog consists of other messages by then. Tracked messages
-    expire one by one. `ends_reported`: the end of every recent delivery was seen.
+    expire one by one. `ends_reported`: the end of every recent delivery was seen. `ends_missing`: deletions are not reported, so
+    counts in flight that match what is tracked match by chance.
     """
     found: dict[str, list[int]] = {"all": [], "visible": [], "healthy": []}
     kept_from = now - retention_ms
@@ -165,7 +167,7 @@ def least_ages(
         # A message whose deletion is not reported seems to be held until its window ends.
         found["all"].append(summary.numbers["oldest_held"])
     enough = e.in_flight_sum >= FEWEST_IN_FLIGHT
-    if enough and e.ends.holds(now) and (e.ends.is_long(now) or e.exact_ends >= EXACT_COUNTS):
+    if enough and not ends_missing and e.ends.holds(now) and (e.ends.is_long(now) or e.exact_ends >= EXACT_COUNTS):
         since = max(e.ends.agreed_since - COUNT_LAG_MS, 1)
         delayed = max(latest.delayed, 0) if latest is not None else 0
         poison, used_up = summary.numbers["poison"], summary.numbers["used_up"]

@@ -297,7 +297,8 @@ def _stalled_by_counts(c: Context) -> int | None:
         return fired[0].since_ms if fired and active < fired[0].since_ms else None
     # All consumers are instrumented: messages they have in flight and never finish are seen. The counts of one that receives now
     # and then, and fails, stand still in between: this comes first, or the stall would begin again with every such receive.
-    if e.visible_since and e.ends.holds(c.now) and e.ends.is_long(c.now) and c.basis == "consumers":
+    ends_are_seen = c.knowledge.holds_are_known and e.ends.holds(c.now) and e.ends.is_long(c.now)
+    if e.visible_since and ends_are_seen and c.basis == "consumers":
         return max(e.visible_since, c.summary.last_settled_at, c.memory.paused_at)
     # A single count shows that messages wait, not that nobody takes them, unless tracked ones wait too: where nobody reports
     # receives, all seem to.

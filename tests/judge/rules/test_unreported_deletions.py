@@ -250,3 +250,21 @@ def test_groups_whose_deletions_are_not_reported_are_not_stuck(left: bool) -> No
     found = failing([*in_groups(360), *polls], 360)
     critical = {c.finding.key.signal for c in found.changes if c.finding.severity == "critical"}
     assert critical == ({"GroupStuck", "QueueFailing"} if left else set())
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_deletions_that_are_not_reported_prove_neither_a_stall_nor_an_age(at_once: int) -> None:
+    """As many messages are in flight at each count as are tracked, and the backlog never falls: others leave meanwhile."""
+    events = []
+    for n in range(80 * at_once):
+        at = 20_000 * n // at_once
+        about: dict[str, Any] = {"message_id": f"m{n}", "receive_count": 1, "consumer": "c"}
+        events.append(event("received", at, invisible_until=event("x", at + 20_000)["at"], **about))
+    for at_s in range(5, 1600, 60):
+        counts = {"visible": max(at_s - 600, 0) // 10, "in_flight": at_once, "delayed": 0, "visibility_timeout_s": 20}
+        events.append(event("queue_state", 1000 * at_s, attributes=counts))
+    found = failing(events, 1600)
+    assert not [c for c in found.changes if c.finding.key.signal in ("QueueStalled", "QueueLagging")]
+    queues = [s.queues[0] for s in found.snapshots]
+    assert "stalled" not in {queue.status for queue in queues}
+    assert not [queue.oldest_ms for queue in queues[500 // 5 :] if queue.oldest_ms]
