@@ -57,6 +57,17 @@ def test_a_queue_vanishes_when_its_next_count_is_overdue() -> None:
     assert stalls(found, "often")[-1] == (1_800 + 615, "resolved")
 
 
+@pytest.mark.parametrize("sends", [False, True], ids=["counts alone", "with sends"])
+def test_a_stall_does_not_begin_to_fire_after_the_counts_have_ended(sends: bool) -> None:
+    """Consumers that do not report may have worked off this backlog, which stood for a minute when it was last counted."""
+    events = counts("q", [300, 330, 360])
+    for at_s in range(0, 300, 30):
+        events.append(event("queue_state", at_s * 1000, "q", attributes=BACKLOG | {"visible": 0, "in_flight": 3}))
+    if sends:
+        events += [event("sent", at_s * 1000, "q", message_id=f"m{at_s}") for at_s in range(0, 900, 10)]
+    assert stalls(judged(in_steps(sorted(events, key=lambda e: e["at"]), 10, 900)), "q") == []
+
+
 def test_a_queue_counted_once_vanishes_after_ten_minutes() -> None:
     """Nothing shows yet how far apart the polls are."""
     assert shown(judged(in_steps(counts("q", [0]), 30, 900)), "q")[-1] == 600

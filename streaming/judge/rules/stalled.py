@@ -10,7 +10,7 @@ import numpy as np
 from streaming.core.columns import nonzero
 from streaming.core.state.duration_buckets import quantile_ms
 from streaming.core.state.queues import NEVER
-from streaming.judge.broker_counts import COUNT_LAG_MS
+from streaming.judge.broker_counts import COUNT_LAG_MS, overdue_from
 from streaming.judge.conditions.conditions import condition, once
 from streaming.judge.context import DAY_MS, Context
 from streaming.judge.findings import measures
@@ -291,8 +291,8 @@ def _stalled_by_counts(c: Context) -> int | None:
     active = max(c.summary.last_received_at, c.summary.last_settled_at)
     if e.backlog_at > e.seen_at and c.now - e.backlog_at <= COUNTS_RECENT_MS:
         return _stalled_by_backlog(c, active)
-    if c.now - e.seen_at > COUNTS_RECENT_MS:
-        # The counts ended: the conclusion stands until a consumer is seen to work.
+    if _counts_ended(c):
+        # The conclusion stands until a consumer is seen to work.
         fired = c.firing_here("QueueStalled")
         return fired[0].since_ms if fired and active < fired[0].since_ms else None
     # All consumers are instrumented: messages they have in flight and never finish are seen. The counts of one that receives now
@@ -306,6 +306,17 @@ def _stalled_by_counts(c: Context) -> int | None:
     if e.frozen_since and e.visible_since and (e.frozen_counts > 1 or waits):
         return max(e.visible_since, e.life_at, active, c.memory.paused_at)
     return None
+
+
+def _counts_ended(c: Context) -> bool:
+    """Whether the latest count no longer says what happens now: consumers may have come back since.
+
+    Where no consumer reports, nothing else would show them, so that is so as soon as the next count is overdue.
+    """
+    age_ms, overdue_at = c.now - c.memory.evidence.seen_at, overdue_from(c.summary)
+    if c.basis in ("counts", "producers") and age_ms > COUNT_LAG_MS and overdue_at is not None and c.now > overdue_at:
+        return True
+    return age_ms > COUNTS_RECENT_MS
 
 
 def _stalled_by_backlog(c: Context, active: int) -> int | None:
