@@ -1,7 +1,7 @@
 // Requests to the service. URLs are relative, so that the page works behind a proxy under any path.
 
 /** An error response, with the service's own message. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, error) {
     super(error.message ?? `the service answered ${status}`);
     this.status = status;

@@ -116,8 +116,3 @@ const SYSTEM = {
 export function systemName(system) {
   return Object.hasOwn(SYSTEM, system) ? SYSTEM[system] : system;
 }
-
-/** The first and last characters of a long id. */
-export function shortId(id) {
-  return id.length > 24 ? `${id.slice(0, 13)}…${id.slice(-6)}` : id;
-}

@@ -103,7 +103,7 @@ function makeRow(row) {
 }
 
 /** For a queue without full telemetry: the basis of its numbers, the reason, and what would complete them. */
-export function basisBadge(queue) {
+function basisBadge(queue) {
   if (!queue.basis || queue.basis === "messages") return [];
   const title = [queue.basis_reason, queue.next_step].filter(Boolean).join(": ");
   return [" ", el("span", { class: "tag basis", title }, basisWord(queue.basis))];
