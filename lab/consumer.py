@@ -19,10 +19,14 @@ Failure = Literal["keep", "release"]
 """What happens to a failed message: its window runs out, or it is released at once."""
 
 
-def lognormal(mean_s: float, sigma: float = 0.5) -> ServiceTime:
+SIGMA = 0.5
+"""The standard deviation of the logarithm of lognormal service times."""
+
+
+def lognormal(mean_s: float) -> ServiceTime:
     """Return lognormal times with this mean, as most workers have."""
-    mu = math.log(mean_s) - sigma**2 / 2
-    return lambda random: random.lognormvariate(mu, sigma)
+    mu = math.log(mean_s) - SIGMA**2 / 2
+    return lambda random: random.lognormvariate(mu, SIGMA)
 
 
 def uniform(low_s: float, high_s: float) -> ServiceTime:

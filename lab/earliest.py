@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
 
+from lab.consumer import SIGMA
 from lab.history import NEVER, Delivery
 
 CHANCE = 1 / 1000
@@ -25,9 +26,9 @@ def longest_pause_s(rate_per_s: float) -> float:
     return -math.log(CHANCE) / rate_per_s
 
 
-def longest_work_s(mean_s: float, sigma: float = 0.5) -> float:
-    """Return what only one lognormal time in a thousand exceeds; the arguments are those of `lab.consumer.lognormal`."""
-    return math.exp(math.log(mean_s) - sigma**2 / 2 + NormalDist().inv_cdf(1 - CHANCE) * sigma)
+def longest_work_s(mean_s: float) -> float:
+    """Return what only one time in a thousand exceeds of those of `lab.consumer.lognormal` with this mean."""
+    return math.exp(math.log(mean_s) - SIGMA**2 / 2 + NormalDist().inv_cdf(1 - CHANCE) * SIGMA)
 
 
 def first_pause(times: Iterable[int], since: int, longest_s: float) -> int:

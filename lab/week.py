@@ -24,7 +24,7 @@ TRIGGER_MS = 15_000
 SHOWN_EVERY_MS = 600_000
 
 
-def calendar_week(kind: str, seed: int, hours: float = WEEK_HOURS) -> Recording:
+def calendar_week(kind: str, seed: int, hours: float) -> Recording:
     """Return the first hours of the week."""
     world = World("calendar_week", kind, seed, hours * HOUR_S)
     producer = world.produce(_rate, PEAK_PER_S)
@@ -39,9 +39,7 @@ def calendar_week(kind: str, seed: int, hours: float = WEEK_HOURS) -> Recording:
     return world.run()
 
 
-def run_week(
-    kind: str, seed: int, hours: float = WEEK_HOURS, basis: str = "full", trigger_ms: int = TRIGGER_MS
-) -> dict[str, Any]:
+def run_week(kind: str, seed: int, hours: float, basis: str = "full", trigger_ms: int = TRIGGER_MS) -> dict[str, Any]:
     """Return what was reported about the week; `broken` lists what must not have been."""
     recording = calendar_week(kind, seed, hours)
     events = arrived_events(recording, INSTRUMENTATIONS[basis])

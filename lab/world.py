@@ -46,12 +46,12 @@ class World:
         self.queues.append(queue)
         return queue
 
-    def produce(self, rate: Rate, peak_per_s: float, *, name: str = "shop-1", mark: Mark | None = None) -> Producer:
+    def produce(self, rate: Rate, peak_per_s: float, *, mark: Mark | None = None) -> Producer:
         """Add a producer of the queue."""
         groups = GROUPS if self.kind == "fifo" else ()
         return Producer(
             sim=self.sim,
-            name=name,
+            name="shop-1",
             queue=self.queue,
             reports=self.reports,
             rate=rate,

@@ -122,7 +122,6 @@ SCENARIOS: Mapping[str, Scenario] = {
         batch_consumer,
     )
 }
-HEALTHY = ("healthy_busy", "healthy_idle", "burst", "batch_consumer")
 
 
 def send_bad(world: World, producer: Producer, at_s: float) -> None:

@@ -53,7 +53,7 @@ def status(commits: Sequence[Commit], broker: Sequence[int], lag: int, now_s: in
     return "OK"
 
 
-def always_behind(commits: Sequence[Commit], allowed_lag: int = 0) -> bool:
+def always_behind(commits: Sequence[Commit], allowed_lag: int) -> bool:
     """Rule 1: a window with a lag of zero somewhere is healthy."""
     return all(c.lag is None or c.lag > allowed_lag for c in commits)
 

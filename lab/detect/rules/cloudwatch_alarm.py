@@ -14,7 +14,7 @@ State = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 PERIOD_S = 60.0
 
 
-def alarm_state(points: Sequence[bool | None], m: int, n: int, missing: Missing = "missing") -> State:
+def alarm_state(points: Sequence[bool | None], m: int, n: int, missing: Missing) -> State:
     """Return the state after these datapoints of the evaluation range, oldest first; None: missing, True: breaching.
 
     The latest N datapoints present count; those of the N that are missing are filled as `missing` says. With too few of them and

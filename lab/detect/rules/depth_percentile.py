@@ -23,10 +23,10 @@ def quiet_minutes(run: Run) -> list[int]:
     return run.visible(run.main, [at for at in run.every(PERIOD_S) if cause is None or at < cause])
 
 
-def fitted(minutes: Iterable[int], percentile: float = PERCENTILE) -> float | None:
+def fitted(minutes: Iterable[int]) -> float | None:
     """Return the threshold, None without a quiet minute."""
     found = list(minutes)
-    return float(np.percentile(found, percentile)) if found else None
+    return float(np.percentile(found, PERCENTILE)) if found else None
 
 
 @dataclass(frozen=True)
