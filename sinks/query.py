@@ -12,6 +12,8 @@ from streaming.judge.snapshot import QueueView
 from streaming.judge.views.aggregated_queues import STATUS_RANK
 
 MAX_LIMIT = 1_000
+MOST_MEMBERS = 200
+"""Queues of a folded view that are listed with it."""
 
 # One sort value per queue; None (unknown) comes last in both directions.
 _Key = Callable[[QueueView, Published], Any]
@@ -67,10 +69,10 @@ def matching(published: Published, query: QueueQuery) -> Sequence[QueueView]:
     return [queue for queue in ordered if _holds(queue, published, query, words)]
 
 
-def members_of(published: Published, aggregated: QueueView, limit: int = 200) -> Sequence[QueueView]:
-    """Return the queues folded into a view, those that need attention first, at most `limit`."""
+def members_of(published: Published, aggregated: QueueView) -> Sequence[QueueView]:
+    """Return the queues folded into a view, those that need attention first, at most `MOST_MEMBERS`."""
     members = [published.queues[name] for name in sorted(aggregated.members)]
-    return sorted(members, key=lambda queue: _attention(queue, published), reverse=True)[:limit]
+    return sorted(members, key=lambda queue: _attention(queue, published), reverse=True)[:MOST_MEMBERS]
 
 
 def _ordered(published: Published, query: QueueQuery) -> Sequence[QueueView]:

@@ -66,17 +66,17 @@ class Line:
     """Whether the value holds until the next point."""
 
 
-def linear(low: float, high: float, from_px: float, to_px: float, unit: str = "", about: int = 4) -> Axis:
-    """Return an axis from `low` to at least `high` with round ticks."""
-    step = _round_step((high - low) / about if high > low else 1.0)
+def linear(low: float, high: float, from_px: float, to_px: float) -> Axis:
+    """Return an axis from `low` to at least `high` with about four round ticks."""
+    step = _round_step((high - low) / 4 if high > low else 1.0)
     top = low + step * max(1, math.ceil((high - low) / step - 1e-9))
     ticks = [low + step * n for n in range(round((top - low) / step) + 1)]
-    return Axis(low, top, from_px, to_px, tuple((t, f"{t:,.6g}{unit}") for t in ticks))
+    return Axis(low, top, from_px, to_px, tuple((t, f"{t:,.6g}") for t in ticks))
 
 
-def time_axis(from_ms: float, to_ms: float, from_px: float, to_px: float, about: int = 8) -> Axis:
-    """Return an axis of epoch milliseconds with ticks at round UTC times."""
-    step = next((s for s in _TIME_STEPS_MS if (to_ms - from_ms) / s <= about), _TIME_STEPS_MS[-1])
+def time_axis(from_ms: float, to_ms: float, from_px: float, to_px: float) -> Axis:
+    """Return an axis of epoch milliseconds with at most nine ticks, at round UTC times."""
+    step = next((s for s in _TIME_STEPS_MS if (to_ms - from_ms) / s <= 8), _TIME_STEPS_MS[-1])
     first = math.ceil(from_ms / step) * step
     ticks = [first + step * n for n in range(max(0, math.floor((to_ms - first) / step)) + 1)] if first <= to_ms else []
     form = "%m-%d" if step >= 86_400_000 else "%H:%M" if step >= 60_000 else "%H:%M:%S"

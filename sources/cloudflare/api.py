@@ -82,13 +82,10 @@ class CloudflareApi:
         body = {"batch_size": size, "visibility_timeout_ms": round(lease_s * 1000)}
         return answers.pulled_of(what, self._post(what, f"/queues/{quote(queue_id, safe='')}/messages/pull", body))
 
-    def acknowledge(self, queue_id: str, acks: Iterable[str], retries: Iterable[str] = (), delay_s: int = 0) -> int | None:
-        """Settle leases; return how many were acknowledged, when the answer reports it."""
+    def acknowledge(self, queue_id: str, leases: Iterable[str]) -> int | None:
+        """Acknowledge the messages of leases; return how many were acknowledged, when the answer reports it."""
         what = "acknowledgement"
-        body = {
-            "acks": [{"lease_id": lease} for lease in acks],
-            "retries": [{"lease_id": lease, "delay_seconds": delay_s} for lease in retries],
-        }
+        body = {"acks": [{"lease_id": lease} for lease in leases], "retries": []}
         return answers.acknowledged_of(what, self._post(what, f"/queues/{quote(queue_id, safe='')}/messages/ack", body))
 
     def _get(self, what: str, path: str, query: dict[str, int] | None = None) -> Any:

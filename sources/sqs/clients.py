@@ -31,9 +31,9 @@ def make_clients(config: SqsCollectorConfig, *, read_timeout_s: float = 15.0) ->
     return clients
 
 
-def make_lambda_clients(config: SqsCollectorConfig, *, endpoint_url: str | None = None) -> list[Any]:
+def make_lambda_clients(config: SqsCollectorConfig) -> list[Any]:
     """Create clients of AWS Lambda for the same login, in the same regions and order. Raises `CollectorRefused`."""
-    return _clients(config, "lambda", endpoint_url, 15.0)
+    return _clients(config, "lambda", None, 15.0)
 
 
 def _clients(config: SqsCollectorConfig, service: str, endpoint_url: str | None, read_timeout_s: float) -> list[Any]:

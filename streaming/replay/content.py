@@ -7,7 +7,6 @@ import gzip
 import re
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -37,10 +36,10 @@ def _standard_input() -> bytes:
     return stream.buffer.read()
 
 
-def read_content(path: Path, stdin: Callable[[], bytes] = _standard_input) -> bytes:
+def read_content(path: Path) -> bytes:
     """Read `path`, or standard input for `-`. Raises `ReplayError` that names the file and the fix."""
     try:
-        content = stdin() if str(path) == STANDARD_INPUT else path.read_bytes()
+        content = _standard_input() if str(path) == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
         raise ReplayError(f"{name_of(path)}: {error.strerror or error}: give a file of recorded events") from error
     if content.startswith(GZIP):
