@@ -86,7 +86,7 @@ def replayed(
 
 
 def replayed_file(
-    paths: Sequence[Path], *, every: str = "60s", until_s: float | None = None, settings: Settings | None = None, expect: int = 0
+    paths: Sequence[Path], *, every: str = "60s", until_s: float | None = None, settings: Settings | None = None
 ) -> Lines:
     """Return the lines of a replay of files."""
     out, err = io.StringIO(), io.StringIO()
@@ -96,9 +96,9 @@ def replayed_file(
         until=None if until_s is None else str(ms(until_s)),
         settings=settings or Settings(),
         engine=local_engine,
-        strict=expect == 2,
+        strict=False,
         out=out,
         err=err,
     )
-    assert code == expect, err.getvalue()
+    assert code == 0, err.getvalue()
     return Lines(out.getvalue(), err.getvalue())

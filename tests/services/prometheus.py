@@ -73,7 +73,6 @@ def start_prometheus(
     rule_files: Sequence[Path] = (),
     alertmanager: Server | None = None,
     interval: str = "1s",
-    job: str = "queuewatch",
     config: Mapping[str, Any] | None = None,
     features: Sequence[str] = (),
 ) -> Iterator[Server]:
@@ -83,7 +82,7 @@ def start_prometheus(
     """
     settings: dict[str, Any] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
-        "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}]}],
+        "scrape_configs": [{"job_name": "queuewatch", "static_configs": [{"targets": list(targets)}]}],
         "rule_files": [f"rules-{number}.yml" for number, _ in enumerate(rule_files)],
     }
     if alertmanager:

@@ -11,14 +11,10 @@ import pytest
 from sinks.history import History
 from sinks.store import SnapshotStore
 from streaming.core.settings import QueueName
-from streaming.judge.snapshot import QueueView, Snapshot
+from streaming.judge.snapshot import QueueView
 from tests.sinks.fakes import NOW_MS, many_queues, queue_view, shop_snapshot
 
 STEP_MS = 10_000
-
-
-def at(ms: int, *queues: QueueView) -> Snapshot:
-    return Snapshot(ms, queues, (), {})
 
 
 def test_the_latest_snapshot_replaces_the_one_before() -> None:

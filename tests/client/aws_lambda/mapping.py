@@ -34,13 +34,10 @@ def poll_once(
     function: Environment,
     *,
     reports_failures: bool = True,
-    batch_size: int = 10,
     timeout_s: float = 5.0,
 ) -> Batch | None:
     """Receive one batch and invoke the function with it; return None if the queue is empty."""
-    answer = sqs.receive_message(
-        QueueUrl=url, MaxNumberOfMessages=batch_size, WaitTimeSeconds=1, MessageSystemAttributeNames=["All"]
-    )
+    answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1, MessageSystemAttributeNames=["All"])
     messages = answer.get("Messages", [])
     if not messages:
         return None

@@ -10,7 +10,6 @@ from streaming.core.settings import QueueName
 from tests.core.driving import event, run_steps
 from tests.judge.driving import SETTINGS, judged
 
-MINUTE = 60_000
 Wire = dict[str, Any]
 
 

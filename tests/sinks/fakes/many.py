@@ -17,9 +17,9 @@ from streaming.judge.snapshot import (
 from tests.sinks.fakes.views import NOW_MS, age_counts, finding, oldest, queue_view, totals
 
 
-def many_queues(count: int, now_ms: int = NOW_MS, seed: int = 7) -> Snapshot:
+def many_queues(count: int, now_ms: int = NOW_MS) -> Snapshot:
     """`count` queues: one in a hundred has a poison message, one in ten is FIFO with ten named groups."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     queues: list[QueueView] = []
     firing: list[Finding] = []
     for i in range(count):

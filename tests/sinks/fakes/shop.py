@@ -14,7 +14,7 @@ from tests.sinks.fakes.shop_queues import shop_queues
 from tests.sinks.fakes.views import NOW_MS
 
 
-def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
+def shop_snapshot(now_ms: int = NOW_MS) -> Snapshot:
     """A shop's bad afternoon: a poison order, a stuck group, a stalled queue, expiring dead letters."""
     messages = shop_messages(now_ms)
     return Snapshot(
@@ -25,7 +25,7 @@ def shop_snapshot(now_ms: int = NOW_MS, batch_id: int = 812) -> Snapshot:
         invalid_total={"not_json": 9, "missing_queue": 3},
         collectors={"sqs-eu": now_ms - 4_000, "sqs-us": now_ms - 190_000},
         folded={"groups": 204},
-        pipeline=PipelineView(batch_id, 0.31, now_ms - 300, 0, 0.42, 31_000_000, 3_001, 2_440.0),
+        pipeline=PipelineView(812, 0.31, now_ms - 300, 0, 0.42, 31_000_000, 3_001, 2_440.0),
     )
 
 

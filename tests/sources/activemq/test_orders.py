@@ -16,14 +16,13 @@ BY_NAME = [pytest.param(order, id=order.name) for order in ORDERS]
 LONG_AFTER_MS = 60_000
 
 
-def translate(frames: Sequence[Incoming], grace_ms: int = 2_000, flush_every_frame: bool = True) -> list[Event]:
+def translate(frames: Sequence[Incoming], grace_ms: int = 2_000) -> list[Event]:
     """Return the events of recorded frames, read one after another at their recorded times."""
     lifecycle = Lifecycle("test", limits=Limits(grace_ms=grace_ms))
     lifecycle.end_replay(frames[0].at_ms)
     events: list[Event] = []
     for frame in frames:
-        if flush_every_frame:
-            events += lifecycle.flush(frame.at_ms)
+        events += lifecycle.flush(frame.at_ms)
         events += lifecycle.apply(parse(frame.headers, frame.body), frame.at_ms)
     return events + lifecycle.flush(frames[-1].at_ms + LONG_AFTER_MS)
 

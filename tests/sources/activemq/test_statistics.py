@@ -260,11 +260,11 @@ def test_a_round_has_no_replies_of_one_that_was_abandoned() -> None:
 KEY: SubscriptionKey = ("ID:app-1", 1, QUEUE)
 
 
-def poll_twice(lifecycle: Lifecycle, first: int, second: int, *, from_ms: int = 10_000) -> tuple[Reconciler, list[Event]]:
+def poll_twice(lifecycle: Lifecycle, first: int, second: int) -> tuple[Reconciler, list[Event]]:
     """Observe two polls ten seconds apart, with the broker's count in each."""
     reconciler = Reconciler(lifecycle)
     events: list[Event] = []
-    for at, count in ((from_ms, first), (from_ms + 10_000, second)):
+    for at, count in ((10_000, first), (20_000, second)):
         counts = [SubscriptionCounts(KEY, count, 1, False)]
         events += reconciler.observe(counts, START_MS + at, START_MS + at + 5)
     return reconciler, events
