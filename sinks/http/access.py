@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import ipaddress
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from queuewatch.host_header import host_name, is_private
 from sinks.http.errors import ApiError
 
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
@@ -17,9 +16,6 @@ OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
 INGEST_PATHS = ("/api/v1/events", "/api/v1/events/")
 """Senders may add a slash at the end."""
 METRICS_PATHS = frozenset({"/metrics", "/metrics/native"})
-
-_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".svc.cluster.local", ".lan", ".home.arpa", ".test", ".invalid")
-"""Names below these suffixes cannot be registered, so no foreign page can use one."""
 
 
 @dataclass(frozen=True)
@@ -106,29 +102,6 @@ class Access:
             f"this service does not go by the name {(name or header)[:200]!r}",
             "add the name to http.allowed_hosts, or use an address of this machine",
         )
-
-
-def host_name(header: str) -> str | None:
-    """Return the name or address in a Host header, without the port; None if it is invalid."""
-    header = header.strip().lower()
-    if header.startswith("["):
-        address, bracket, port = header[1:].partition("]")
-        return address if bracket and (not port or port.startswith(":")) else None
-    name, _, _ = header.partition(":")
-    return name.removesuffix(".") or None
-
-
-def is_private(name: str) -> bool:
-    """Return whether no foreign page can have been loaded from this name.
-
-    That is an IP address, this machine's own name, a name without a dot, or a name below a suffix that cannot be registered.
-    A foreign page that rebinds its DNS name keeps that name.
-    """
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return "." not in name or name == socket.gethostname().lower() or name.endswith(_PRIVATE_SUFFIXES)
-    return True
 
 
 def _same(given: str, right: str) -> bool:

@@ -35,7 +35,6 @@ from sinks.http import (
     create_app,
     serve,
 )
-from sinks.http.access import host_name
 from sinks.http.unread import UnreadResponses
 from sinks.store import SnapshotStore
 from tests.sinks.http.conftest import Service, StartService
@@ -364,15 +363,6 @@ def test_any_host_name_can_be_allowed(start: StartService) -> None:
     """`*` allows any name, for a service behind a proxy that checks names itself."""
     service = start(None, HttpSettings(access=Access(hosts=("*",))))
     assert service.client.get("/", headers={"Host": "anything.example.com"}).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("header", "name"),
-    [("a:1", "a"), ("[::1]:1", "::1"), ("[::1]x", None), ("A.", "a"), (":1", None), ("1.2.3.4", "1.2.3.4")],
-)
-def test_host_name_parses_a_host_header(header: str, name: str | None) -> None:
-    """Port, brackets and the trailing dot are removed."""
-    assert host_name(header) == name
 
 
 def basic(user: str, password: str) -> str:
