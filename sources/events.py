@@ -10,10 +10,22 @@ from queuewatch.events import WIRE_VERSION as WIRE_VERSION
 from queuewatch.events import Event as Event
 from queuewatch.events import encode_ndjson as encode_ndjson
 
+_KEPT_CHARS: Final = 2_000
+"""How much of what is no event is kept for inspection."""
+
 
 def heartbeat(system: str, collector: str, at_ms: int) -> Event:
     """Build the event that says that a collector is alive; `at_ms` is epoch milliseconds."""
     return {"v": WIRE_VERSION, "type": "heartbeat", "at": at_ms, "system": system, "consumer": collector}
+
+
+def unreadable(content: object) -> Event:
+    """Build an event that every reader refuses, of something that is no event.
+
+    So it is counted and kept with the other invalid events, instead of being lost or coming again for ever. Of long content only
+    the beginning is kept.
+    """
+    return {"unreadable": str(content)[:_KEPT_CHARS]}
 
 
 Emit = Callable[[Sequence[Event]], None]

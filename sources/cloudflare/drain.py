@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from queuewatch.clock import now_ms
 from sources.cloudflare.answers import PulledMessage
@@ -20,12 +20,10 @@ from sources.cloudflare.errors import ApiError, RateLimited
 from sources.cloudflare.event_builder import SYSTEM
 from sources.cloudflare.watched import backoff_s
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event, heartbeat
+from sources.events import EVENT_TYPES, Emit, Event, heartbeat, unreadable
 
 log = logging.getLogger(__name__)
 
-_KEPT_CHARS: Final = 2_000
-"""How much of an unreadable message is kept for inspection."""
 _HEARTBEAT_S: Final = 30.0
 
 
@@ -111,11 +109,7 @@ class TelemetryDrain:
 
 
 def events_of(message: PulledMessage) -> list[Event]:
-    """Return the events in a message: a JSON array or a single JSON object.
-
-    Anything else becomes an event that every reader refuses, so that it is counted and kept with the other invalid events
-    instead of coming again for ever.
-    """
+    """Return the events in a message: a JSON array or a single JSON object. Anything else becomes an `unreadable` event."""
     for text in _texts(message):
         try:
             document = json.loads(text)
@@ -124,8 +118,8 @@ def events_of(message: PulledMessage) -> list[Event]:
         if isinstance(document, dict):
             return [document]
         if isinstance(document, list):
-            return [entry if isinstance(entry, dict) else _unreadable(entry) for entry in document]
-    return [_unreadable(message.body)]
+            return [entry if isinstance(entry, dict) else unreadable(entry) for entry in document]
+    return [unreadable(message.body)]
 
 
 def _texts(message: PulledMessage) -> Iterator[str]:
@@ -144,7 +138,3 @@ def _from_base64(body: str) -> str | None:
         return base64.b64decode(body, validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-
-
-def _unreadable(content: Any) -> Event:
-    return {"unreadable": str(content)[:_KEPT_CHARS]}

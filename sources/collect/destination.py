@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from queuewatch.events import encode_line
 from queuewatch.transports import SendError, Transport, open_transport
-from sources.events import Event
+from sources.events import Event, unreadable
 
 _log = logging.getLogger(__name__)
 
@@ -20,8 +20,6 @@ _MAX_BATCH: Final = 5_000
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 30.0
 _LOG_EVERY_S: Final = 30.0
-_KEPT_CHARS: Final = 2_000
-"""How much of an event that UTF-8 or strict JSON cannot represent is kept for inspection."""
 
 
 class DestinationStopped(Exception):
@@ -99,7 +97,7 @@ class Destination:
             except ValueError as error:
                 # Half a surrogate pair or NaN, read from JSON that had it. With escapes it can be kept in quarantine.
                 self._log_unfit(logging.WARNING, f"an event of type {event.get('type')!r} is passed on as unreadable: {error}")
-                return encode_line({"unreadable": json.dumps(event)[:_KEPT_CHARS]})
+                return encode_line(unreadable(json.dumps(event)))
         except (TypeError, ValueError, RecursionError) as error:
             self.unsendable += 1
             self._log_unfit(logging.ERROR, f"an event of type {event.get('type')!r} cannot be sent: {error}")

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_url, region_of_url
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event, heartbeat
+from sources.events import EVENT_TYPES, Emit, Event, heartbeat, unreadable
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig, TelemetryQueueConfig
@@ -29,7 +29,6 @@ _EMPTY_PAUSE_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEARTBEAT_EVERY_MS: Final = 30_000
-_KEPT_CHARS: Final = 2_000
 
 
 class SqsTelemetryCollector:
@@ -142,18 +141,14 @@ def _client_for(config: SqsCollectorConfig, queue: TelemetryQueueConfig) -> SQSC
 
 
 def events_of(body: str) -> list[Event]:
-    """Return the events of a message: NDJSON, an array, or one object.
-
-    Anything else becomes an event that every reader refuses, so that it is counted and kept with the other invalid events
-    instead of coming again for ever.
-    """
+    """Return the events of a message: NDJSON, an array, or one object. Anything else becomes an `unreadable` event."""
     try:
         whole = [json.loads(body)]
     except (ValueError, RecursionError):
         # Not `splitlines`: a queue or group name may contain U+2028, which JSON does not escape.
         whole = [_load(line) for line in body.split("\n") if line.strip()]
     found = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
-    return [event if isinstance(event, dict) else {"unreadable": str(event)[:_KEPT_CHARS]} for event in found]
+    return [event if isinstance(event, dict) else unreadable(event) for event in found]
 
 
 def _load(line: str) -> Any:
