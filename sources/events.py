@@ -28,6 +28,11 @@ def unreadable(content: object) -> Event:
     return {"unreadable": str(content)[:_KEPT_CHARS]}
 
 
+def is_telemetry(event: Event) -> bool:
+    """Return whether something read from a queue was meant as an event, valid or not."""
+    return event.get("type") in EVENT_TYPES and "at" in event
+
+
 Emit = Callable[[Sequence[Event]], None]
 """The function to which a collector or hook passes its events."""
 

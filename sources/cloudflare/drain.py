@@ -20,7 +20,7 @@ from sources.cloudflare.errors import ApiError, RateLimited
 from sources.cloudflare.event_builder import SYSTEM
 from sources.cloudflare.watched import backoff_s
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event, heartbeat, unreadable
+from sources.events import Emit, Event, heartbeat, is_telemetry, unreadable
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class TelemetryDrain:
             self._heard_s = time.monotonic()
 
     def _refuse_foreign(self, events: Sequence[Event]) -> None:
-        if not self._trusted and not any(event.get("type") in EVENT_TYPES and "at" in event for event in events):
+        if not self._trusted and not any(is_telemetry(event) for event in events):
             raise CollectorRefused(
                 f"the messages of {self._config.queue!r} are not telemetry. Nothing was acknowledged. "
                 "Name the queue that Workers send telemetry to in collect.cloudflare.drain.queue"

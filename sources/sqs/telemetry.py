@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_url, region_of_url
 from sources.collect.base import CollectorRefused
-from sources.events import EVENT_TYPES, Emit, Event, heartbeat, unreadable
+from sources.events import Emit, Event, heartbeat, is_telemetry, unreadable
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients
 from sources.sqs.config import SqsCollectorConfig, TelemetryQueueConfig
@@ -115,7 +115,7 @@ class SqsTelemetryCollector:
                 "draining it would take that application's messages. Nothing was deleted. Send telemetry to a queue "
                 "that is used for nothing else, and name that one in collect.sqs.telemetry.queue"
             )
-        if not self._trusted and not any(_is_telemetry(event) for event in events):
+        if not self._trusted and not any(is_telemetry(event) for event in events):
             raise CollectorRefused(
                 f"the messages of {place.queue!r} are not telemetry. Nothing was deleted. "
                 "Name the queue that applications send telemetry to in collect.sqs.telemetry.queue"
@@ -156,10 +156,6 @@ def _load(line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError):
         return line
-
-
-def _is_telemetry(event: Event) -> bool:
-    return event.get("type") in EVENT_TYPES and "at" in event
 
 
 def _is_about(event: Event, place: Place) -> bool:
