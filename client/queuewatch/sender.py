@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import importlib
 import os
-import random
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from queuewatch.backoff import Backoff
 from queuewatch.events import Event, Unbuilt, built, encode_line
 from queuewatch.log import log_warning
 from queuewatch.mailbox import Mailbox
@@ -295,7 +295,7 @@ class BackgroundSender:
 
     def _deliver(self, lines: list[bytes]) -> None:
         """Send one record until it is delivered, refused for good, or the time is up."""
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
             if self._time_is_up():  # an attempt may take much longer than the rest of the deadline
                 self._count(dropped_at_exit=len(lines))
@@ -311,8 +311,8 @@ class BackgroundSender:
                     return
                 if not error.retry:
                     break
-                self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = backoff.pause_s()
+                self._pause(error.retry_after_s or pause_s)
             except Exception as error:  # an error in a transport costs its payload, not the thread
                 self._report(error)
                 break

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
+from queuewatch.backoff import Backoff
 from queuewatch.events import encode_line
 from queuewatch.transports import SendError, Transport, open_transport
 from sources.events import Event, unreadable
@@ -112,7 +112,7 @@ class Destination:
             self._unfit, self._unfit_reported_s = 0, now_s
 
     def _deliver(self, lines: list[bytes]) -> None:
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
             try:
                 self._transport.send(b"".join(lines))
@@ -127,8 +127,8 @@ class Destination:
                     return
                 # Any other refusal (of a token, a path), a 400 of another server too, may end when its cause is corrected.
                 self._log_failure(error)
-                self._pause(error.retry_after_s or pause_s * random.uniform(0.5, 1.0), error)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = backoff.pause_s()
+                self._pause(error.retry_after_s or pause_s, error)
             else:
                 self.delivered += len(lines)
                 return

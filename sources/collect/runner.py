@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from queuewatch.backoff import Backoff
 from queuewatch.transports import Transport
 from sources.collect.base import Collector, CollectorRefused
 from sources.collect.destination import Destination, DestinationStopped
@@ -38,7 +38,7 @@ def run_collector(
     model = config if isinstance(config, BaseModel) else config_model(kind).model_validate(config)
     made = collector_class(kind)
     with Destination(destination, stop) as emit:
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while not stop.is_set():
             began_s = time.monotonic()
             try:
@@ -53,8 +53,8 @@ def run_collector(
                 break
             except Exception:
                 if time.monotonic() - began_s > _STABLE_AFTER_S:
-                    pause_s = _FIRST_PAUSE_S
+                    backoff.reset()
+                pause_s = backoff.pause_s()
                 _log.exception("the %s collector failed and is started again in %.0f s", kind, pause_s)
-                stop.wait(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                stop.wait(pause_s)
         return emit.delivered

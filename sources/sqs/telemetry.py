@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from queuewatch.backoff import Backoff
 from queuewatch.clock import now_ms
 from queuewatch.places import Place, place_of_url, region_of_url
 from sources.collect.base import CollectorRefused
@@ -64,17 +64,17 @@ class SqsTelemetryCollector:
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Drain until `stop` is set, with a back-off when SQS fails. Raises `CollectorRefused`, and whatever `emit` raises."""
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while not stop.is_set():
             try:
                 received = self.drain_once(emit)
-                pause_s = _FIRST_PAUSE_S
+                backoff.reset()
                 if not received and self._queue.wait_s == 0:
                     stop.wait(_EMPTY_PAUSE_S)  # otherwise SQS has waited for messages
             except (ClientError, BotoCoreError) as error:
+                pause_s = backoff.pause_s()
                 _log.warning("telemetry queue %s: %s; next attempt in %.0f s", self._queue.name, error, pause_s)
-                stop.wait(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                stop.wait(pause_s)
 
     def drain_once(self, emit: Emit) -> int:
         """Receive once, deliver, delete; returns how many messages came."""
