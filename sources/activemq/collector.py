@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import random
 import threading
 import time
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
+from queuewatch.backoff import Backoff
 from queuewatch.clock import now_ms
 from sources.activemq.config import ActiveMQCollectorConfig, Address
 from sources.activemq.connection import Session, open_session
@@ -66,7 +66,7 @@ class ActiveMQCollector:
 
         Never raises because of the broker or the network.
         """
-        waits = self._waits()
+        backoff = Backoff(self._config.reconnect_first_s, self._config.reconnect_most_s)
         addresses = itertools.cycle(self._config.parsed_addresses())
         while not stop.is_set():
             address = next(addresses)
@@ -75,8 +75,8 @@ class ActiveMQCollector:
                 self._watch(address, emit, stop)
             except BrokerUnavailable as error:
                 if time.monotonic() - started_s > _STABLE_AFTER_S:
-                    waits = self._waits()
-                wait_s = next(waits)
+                    backoff.reset()
+                wait_s = backoff.pause_s()
                 log.warning("ActiveMQ: %s; next attempt in %.1f s", error, wait_s)
                 stop.wait(wait_s)
                 # Nothing can contradict an acknowledgement while the broker is away.
@@ -140,10 +140,3 @@ class ActiveMQCollector:
             self._logged[pair] = finding, now_s
             level = logging.ERROR if finding.level == "error" else logging.WARNING
             log.log(level, "ActiveMQ: %s%s", finding.what, f"\n{finding.fix}" if finding.fix else "")
-
-    def _waits(self) -> Iterator[float]:
-        """Yield the seconds to wait after each failure in a row: doubling, with jitter, up to a limit."""
-        wait_s = self._config.reconnect_first_s
-        while True:
-            yield wait_s * random.uniform(0.5, 1.0)
-            wait_s = min(wait_s * 2, self._config.reconnect_most_s)
