@@ -75,8 +75,6 @@ class Memory:
         self._pending: OrderedDict[Key, Message] = OrderedDict()
         self._ended: OrderedDict[Key, Message] = OrderedDict()
         self._held: dict[str, dict[Key, Message]] = {}
-        self.forgotten = 0
-        """Messages in flight, or with a pending end, that were dropped because there were too many."""
 
     def find(self, key: Key) -> Message | None:
         """Return the message, if it is in flight or ended recently."""
@@ -180,4 +178,3 @@ class Memory:
 
     def _forget_oldest(self, table: Mapping[Key, Message]) -> None:
         self.drop(next(iter(table.values())))
-        self.forgotten += 1

@@ -43,8 +43,6 @@ class Reconciler:
         self._last: dict[SubscriptionKey, int] = {}
         self._doubted: set[Dispatch] = set()
         """What we held at the last poll at consumers at which the broker counted nothing."""
-        self.settled = 0
-        self.reopened = 0
 
     def observe(
         self, polled: Iterable[SubscriptionCounts], asked_ms: int, now_ms: int, queues: Iterable[QueueCounts] = ()
@@ -70,7 +68,6 @@ class Reconciler:
             was, quiet = self._last.get(key), self._quiet(consumers)
             if counts[key] == 0:
                 gone = [message for message in held if _dispatch(message) in self._doubted]
-                self.settled += len(gone)
                 events += [self._lifecycle.settle(message, now_ms, GONE) for message in gone]
                 doubted.update(_dispatch(message) for message in held)
             elif quiet and was == counts[key]:
@@ -102,7 +99,6 @@ class Reconciler:
         destination = consumers[0].destination
         if ("," in destination or is_wildcard(destination)) and not self._are_in_flight(again, in_flight):
             return []
-        self.reopened += len(again)
         # Oldest first, in their order of dispatch.
         return [self._lifecycle.reopen(message, now_ms, NOT_GONE) for message in reversed(again)]
 

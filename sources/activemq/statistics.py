@@ -35,7 +35,6 @@ class QueueCounts:
     enqueued: int
     dequeued: int
     dispatched: int
-    expired: int
     memory_percent: int
     oldest_in_ms: int | None
     """When the first message entered, by the broker's clock; None: empty, or not requested."""
@@ -105,7 +104,6 @@ def _queue(values: Mapping[str, Any]) -> QueueCounts | None:
         enqueued=int(values["enqueueCount"]),
         dequeued=int(values["dequeueCount"]),
         dispatched=int(values["dispatchCount"]),
-        expired=int(values["expiredCount"]),
         memory_percent=int(values["memoryPercentUsage"]),
         oldest_in_ms=int(oldest) if oldest else None,
     )

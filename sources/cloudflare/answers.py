@@ -61,7 +61,6 @@ class PulledMessage:
     lease_id: str
     body: str
     content_type: str
-    attempts: int
 
 
 def result_of(what: str, answer: Any) -> Any:
@@ -134,14 +133,7 @@ def pulled_of(what: str, answer: Any) -> tuple[PulledMessage, ...]:
         if not isinstance(lease, str) or not lease:
             continue
         kind = metadata.get("CF-Content-Type") if isinstance(metadata, dict) else None
-        pulled.append(
-            PulledMessage(
-                lease,
-                body if isinstance(body, str) else "",
-                kind if isinstance(kind, str) else "",
-                _whole(message.get("attempts")) or 0,
-            )
-        )
+        pulled.append(PulledMessage(lease, body if isinstance(body, str) else "", kind if isinstance(kind, str) else ""))
     return tuple(pulled)
 
 

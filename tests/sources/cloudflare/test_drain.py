@@ -210,7 +210,7 @@ def test_the_drain_recovers_from_a_failure(stub: Stub, queue: StubQueue, drain: 
 
 def pulled(body: str, content_type: str = "text") -> PulledMessage:
     """Return a message as a pull returns it."""
-    return PulledMessage("lease", body, content_type, 1)
+    return PulledMessage("lease", body, content_type)
 
 
 def encoded(document: Any) -> str:
