@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.services import sqs
+from tests.spooled import spooled
 
 _OWNED = ("sources", "alerts", "streaming", "sinks")
 
@@ -24,8 +24,7 @@ def _run(python: Path, environment: dict[str, str], *arguments: str, cwd: Path, 
 
 
 def _kinds(folder: Path) -> dict[str, int]:
-    lines = [line for path in folder.glob("*.ndjson") for line in path.read_text().splitlines()]
-    return dict(Counter(json.loads(line)["type"] for line in lines))
+    return dict(Counter(event["type"] for event in spooled(folder)))
 
 
 @pytest.mark.parametrize("how", ["in code", "from outside"])

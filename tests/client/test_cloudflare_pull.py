@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -20,26 +19,12 @@ import pytest
 from queuewatch.cloudflare import Message, PullConsumer, PullError
 from queuewatch.sender import _senders
 from queuewatch.sharing import _shared
-from queuewatch.transports import Transport
 from sources.wire import decode_records
 from tests.client.pull_broker import START_MS, Broker, Held, serving
+from tests.client.transports import Kept
+from tests.spooled import spooled
 
 LEASE_S = 30
-
-
-class Kept(Transport):
-    """Keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.name, self.max_bytes = "kept", 1_000_000
-        self.payloads: list[bytes] = []
-
-    def send(self, payload: bytes) -> None:
-        self.payloads.append(payload)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for payload in self.payloads for line in payload.splitlines()]
 
 
 @dataclass(frozen=True)
@@ -110,7 +95,7 @@ def test_what_is_reported_agrees_with_the_queue(row: Row) -> None:
         assert consumer.flush()
         truth = [broker.state(f"m{i}") for i in range(3)]
         assert [state for state, _ in truth] == row.states.split()
-        assert [_concluded(kept.events, f"m{i}", broker.now) for i in range(3)] == truth
+        assert [_concluded(kept.events(), f"m{i}", broker.now) for i in range(3)] == truth
         assert decode_records(kept.payloads).invalid == []
 
 
@@ -119,7 +104,7 @@ def test_a_receive_carries_what_the_api_returns() -> None:
     with _consumer(Broker()) as (broker, consumer, kept):
         _play("pull 1; retry 0; pull 1", broker, consumer)
         consumer.flush()
-    received = [e for e in kept.events if e["type"] == "received"]
+    received = [e for e in kept.events() if e["type"] == "received"]
     assert [e["receive_count"] for e in received] == [1, 2]
     assert received[0] == {
         "v": 1,
@@ -144,7 +129,7 @@ def test_an_acknowledgement_after_its_lease_is_reported_as_outlived(given: Broke
         consumer.flush()
     outlived = {"v": 1, "type": "outlived", "at": START_MS + 31_000, "system": "cloudflare_queues", "scope": "account"}
     outlived |= {"queue": "orders", "message_id": "m0", "consumer": "billing-1"}
-    assert kept.events[2:] == [outlived]
+    assert kept.events()[2:] == [outlived]
 
 
 def test_a_second_acknowledgement_within_the_lease_is_not_outlived() -> None:
@@ -152,7 +137,7 @@ def test_a_second_acknowledgement_within_the_lease_is_not_outlived() -> None:
     with _consumer(Broker()) as (broker, consumer, kept):
         _play("pull 1; ack 0; ack 0", broker, consumer)
         consumer.flush()
-    assert [e["type"] for e in kept.events] == ["received", "deleted"]
+    assert [e["type"] for e in kept.events()] == ["received", "deleted"]
 
 
 def test_the_calls_match_the_published_api() -> None:
@@ -174,7 +159,7 @@ def test_an_ambiguous_settlement_is_not_reported() -> None:
         assert consumer.settle([one]).acked == 1
         assert consumer.settle([one, other]).acked == 1
         consumer.flush()
-        assert [e["message_id"] for e in kept.events if e["type"] == "deleted"] == ["m0"]
+        assert [e["message_id"] for e in kept.events() if e["type"] == "deleted"] == ["m0"]
         assert consumer.unknown == 2
 
 
@@ -183,7 +168,7 @@ def test_without_knowing_max_retries_the_last_retry_is_reported_as_released() ->
     with _consumer(ONE_TRY, knows=False) as (broker, consumer, kept):
         _play("pull 1; retry 0", broker, consumer)
         consumer.flush()
-        assert [e["type"] for e in kept.events] == ["received", "released"]
+        assert [e["type"] for e in kept.events()] == ["received", "released"]
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
@@ -195,7 +180,7 @@ def test_a_refused_call_is_an_error_and_no_event(status: int) -> None:
         assert caught.value.status == status
         assert "hush" not in str(caught.value)
         consumer.flush()
-        assert kept.events == []
+        assert kept.events() == []
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -288,7 +273,7 @@ def test_a_delivery_without_the_time_of_its_send_is_reported_without_it() -> Non
         consumer.pull()
         assert consumer.flush()
         consumer.close()
-    [event] = kept.events
+    [event] = kept.events()
     assert "sent_at" not in event
     assert decode_records(kept.payloads).invalid == []
 
@@ -345,8 +330,7 @@ def test_consumers_that_are_dropped_leave_one_sender(tmp_path: Path) -> None:
         consumer._report([{"v": 1, "type": "heartbeat", "at": START_MS, "consumer": "x"}])
         consumer.close()
         consumer.close()
-    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
-    assert len(lines) == 20
+    assert len(spooled(tmp_path)) == 20
     assert set(_shared) == shared
 
 
@@ -365,8 +349,8 @@ def test_sigterm_does_not_lose_the_last_settlements(tmp_path: Path) -> None:
     """Their messages would look held until the lease ends."""
     done = subprocess.run([sys.executable, "-c", _TERMINATED, f"spool:{tmp_path}"], timeout=60, check=False)
     assert done.returncode == -signal.SIGTERM
-    [line] = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
-    assert json.loads(line)["type"] == "deleted"
+    [event] = spooled(tmp_path)
+    assert event["type"] == "deleted"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.spooled import spooled
+
 _IMPORTS = """
 import sys, threading
 class Recorder:
@@ -84,8 +86,7 @@ def test_a_child_that_python_did_not_fork_sends_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FORK_IN_C, f"spool:{tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("flushes 0\nwaits 0\nonly exits 0\n", "")
-    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
-    assert sorted(json.loads(line)["type"] for line in lines) == ["flushes", "parent", "waits"]
+    assert sorted(event["type"] for event in spooled(tmp_path)) == ["flushes", "parent", "waits"]
 
 
 _FORK_IN_C_THAT_EXITS = """
@@ -109,8 +110,7 @@ def test_a_child_that_python_did_not_fork_exits_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FORK_IN_C_THAT_EXITS, f"spool:{tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("0\n", "")
-    lines = [line for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
-    assert [json.loads(line)["type"] for line in lines] == ["parent"]
+    assert [event["type"] for event in spooled(tmp_path)] == ["parent"]
 
 
 _FORK_OF_A_TRANSPORT_THAT_RAISES = """
@@ -206,7 +206,7 @@ def test_forks_under_load_neither_hang_nor_duplicate_events(tmp_path: Path) -> N
     )
     assert (done.returncode, done.stderr) == (0, "")
     bad, offered = map(int, done.stdout.split())
-    events = [json.loads(line) for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    events = spooled(tmp_path)
     assert bad == 0
     assert len({(event["type"], event["id"]) for event in events}) == len(events) == forks + offered
 
@@ -220,7 +220,7 @@ def test_children_stopped_by_sigterm_under_load_neither_hang_nor_duplicate_event
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (found["codes"], found["flushed"]) == ({"0": forks}, True)
-    ids = [json.loads(line)["message_id"] for path in tmp_path.glob("*.ndjson") for line in path.read_text().splitlines()]
+    ids = [event["message_id"] for event in spooled(tmp_path)]
     assert len(set(ids)) == len(ids)
     reported = Counter(message_id.partition("-")[0] for message_id in ids)
     assert reported["parent"] == found["parent"]

@@ -15,6 +15,7 @@ import pytest
 
 from queuewatch.instrument.command import main
 from tests.services.process import free_port
+from tests.spooled import spooled
 
 _COMMAND = str(Path(sys.executable).with_name("queuewatch-instrument"))
 
@@ -33,11 +34,6 @@ def run(
     """Run `queuewatch-instrument python -c PROGRAM`, with additional variables."""
     command = [_COMMAND, *before, sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment | more)
-
-
-def spooled(folder: Path) -> list[dict[str, Any]]:
-    """Return all events that arrived."""
-    return [json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
 
 
 def kinds(folder: Path) -> dict[str, int]:

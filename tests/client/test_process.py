@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from queuewatch import watch
 from sources.wire import decode_records
 from tests.services import sqs
 from tests.services.process import free_port
+from tests.spooled import spooled
 
 _PRELUDE = """
 import os, sys, time, multiprocessing
@@ -45,12 +45,6 @@ def run(
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "DEADLINE_S": str(deadline_s)}
     command = [*started, endpoint, to, f"p-{uuid.uuid4().hex[:8]}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
-
-
-def spooled(folder: Path) -> list[dict[str, Any]]:
-    """Return every event that a reader of the spool finds."""
-    lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
-    return [json.loads(line) for line in lines]
 
 
 def test_buffered_events_are_sent_at_exit(moto_sqs: Any, tmp_path: Path) -> None:

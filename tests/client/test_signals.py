@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.services.process import free_port
+from tests.spooled import spooled
 
 _HANDLERS_THAT_CALL = """
 import os, signal, sys, time
@@ -102,7 +102,7 @@ def test_a_handler_that_flushes_while_the_sender_starts_does_not_hang(tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"[True] 4 {threads}", "0"]
-    assert len(_events(tmp_path)) == 4
+    assert len(spooled(tmp_path)) == 4
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -114,7 +114,7 @@ def test_a_handler_that_raises_while_the_sender_starts_loses_nothing(
     command = [sys.executable, "-c", _DURING_THE_START, f"spool:{tmp_path}", when, leaves_by]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(_events(tmp_path)) == events
+    assert len(spooled(tmp_path)) == events
 
 
 _TERMINATED = """
@@ -147,10 +147,6 @@ def _terminate(endpoint: str, to: str, *, before: str = "", after: str = "", wai
     return process.returncode, errors
 
 
-def _events(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.parametrize(
     "wait", ["while True: time.sleep(1)", "threading.Event().wait()", "client.receive_message(QueueUrl=url)\nwhile True: pass"]
 )
@@ -158,7 +154,7 @@ def test_sigterm_without_a_handler_does_not_lose_the_buffer(moto_sqs: Any, tmp_p
     """The process still ends by that signal, as its supervisor expects."""
     code, errors = _terminate(moto_sqs.endpoint, f"spool:{tmp_path}", wait=wait)
     assert (code, errors) == (-signal.SIGTERM, "")
-    assert sum(event["type"] == "sent" for event in _events(tmp_path)) == 10
+    assert sum(event["type"] == "sent" for event in spooled(tmp_path)) == 10
 
 
 def test_sigterm_with_a_dead_destination_takes_no_longer_than_the_deadline(moto_sqs: Any) -> None:

@@ -25,6 +25,7 @@ from sinks.http.settings import IngestSettings
 from sinks.http.staging import Spool
 from sinks.store import SnapshotStore
 from tests.services import sqs
+from tests.spooled import spooled
 from tests.waiting import until
 from tests.wheels import BUILT, ROOT
 
@@ -49,8 +50,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 def kinds(folder: Path) -> list[str]:
     """The types of all events in a spool folder."""
-    lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
-    return [json.loads(line)["type"] for line in lines]
+    return [event["type"] for event in spooled(folder)]
 
 
 def bash(script: str, environment: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:

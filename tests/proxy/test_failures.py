@@ -33,6 +33,7 @@ from tests.services import proxy as proxy_service
 from tests.services.elasticmq import ElasticMQ
 from tests.services.process import free_port, listens
 from tests.services.proxy import Proxy
+from tests.spooled import spooled
 from tests.waiting import until
 
 _MESSAGE = b'{"Messages":[{"MessageId":"m-1","ReceiptHandle":"h-1","MD5OfBody":"0cc175b9c0f1b6a831c399e269772661","Body":"a"}]}'
@@ -329,8 +330,8 @@ def _process(upstream: str, port: int, spool: Path, *options: str) -> Iterator[s
         process.wait()
 
 
-def _spooled(spool: Path) -> list[str]:
-    return [json.loads(line)["type"] for path in sorted(spool.glob("*.ndjson")) for line in path.read_text().splitlines()]
+def _types(spool: Path) -> list[str]:
+    return [event["type"] for event in spooled(spool)]
 
 
 def test_sigterm_drains(elasticmq: ElasticMQ, tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_sigterm_drains(elasticmq: ElasticMQ, tmp_path: Path) -> None:
         [message] = polling.result(15)["Messages"]
         made.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         assert process.wait(15) == 0
-    assert sorted(_spooled(tmp_path)) == ["deleted", "received", "sent"]
+    assert sorted(_types(tmp_path)) == ["deleted", "received", "sent"]
 
 
 def _after_30_s(_: Asked) -> tuple[int, str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services import sqs
+from tests.spooled import spooled
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "watch_sqs.py"
 
@@ -35,8 +35,7 @@ def test_the_instrumenting_example_runs_and_is_short(moto_sqs: Any, tmp_path: Pa
         [sys.executable, str(_EXAMPLE)], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    lines = [line for path in sorted(tmp_path.glob("*.ndjson")) for line in path.read_text().splitlines()]
-    events = [json.loads(line) for line in lines]
+    events = spooled(tmp_path)
     assert [(e["type"], e["message_id"]) for e in events] == [("received", message_id), ("deleted", message_id)]
     assert {e["consumer"].rpartition("/")[0] for e in events} == {socket.gethostname()}
     statements = ast.parse(_EXAMPLE.read_text()).body[1:]
