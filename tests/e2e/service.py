@@ -137,3 +137,9 @@ def running(folder: Path, config: dict[str, Any], command: Sequence[str] = COMMA
         yield service
     finally:
         service.close()
+
+
+def signals(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the signal log `signals.ndjson`."""
+    path = folder / "signals.ndjson"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

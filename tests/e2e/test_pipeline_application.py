@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from queuewatch import watch
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service, running, signals
 from tests.services.elasticmq import ElasticMQ
 from tests.services.kafka import Kafka
 from tests.services.sqs import client
@@ -125,12 +125,6 @@ def collecting(folder: Path) -> Iterator[None]:
         finally:
             collector.terminate()
             collector.wait(30)
-
-
-def signals(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of the signal log."""
-    path = folder / "signals.ndjson"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait_for_signal(service: Service, folder: Path, **wanted: str) -> dict[str, Any]:

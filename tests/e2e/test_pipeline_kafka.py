@@ -18,7 +18,7 @@ import yaml
 from kafka import KafkaProducer
 
 from sinks.clock import wall_ms
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service, running, signals
 from tests.services.kafka import Kafka
 from tests.streaming.spark.packets import event, ndjson
 from tests.waiting import until
@@ -94,12 +94,6 @@ def producer(kafka: Kafka) -> Iterator[Any]:
 def total(metrics: dict[str, float], name: str) -> float:
     """Return a total of the queue that the sender uses."""
     return metrics.get(f'queuewatch_messages_{name}_total{{system="aws_sqs",{QUEUE}}}', 0)
-
-
-def signals(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of the signal log."""
-    path = folder / "signals.ndjson"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def test_a_killed_service_continues_where_it_was(kafka: Kafka, producer: Any, tmp_path: Path) -> None:
