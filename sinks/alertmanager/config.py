@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from alerts.config import BaseUrl
-from streaming.config.section import NOT_A_TOKEN, Count, Seconds, Secret, Section, is_token
+from streaming.config.section import NOT_A_TOKEN, Count, Seconds, Secret, Section, is_token, secret_of
 from streaming.judge.findings.signals import Severity
 
 
@@ -47,8 +47,8 @@ class Destination(Section):
         Raises `OSError` if a file cannot be read, `ValueError` if its content cannot be sent.
         """
         if self.username is not None:
-            return self.username, _secret(self.password, self.password_file) or ""
-        token = _secret(self.token, self.token_file)
+            return self.username, secret_of(self.password, self.password_file) or ""
+        token = secret_of(self.token, self.token_file)
         if token is not None and not is_token(token):
             raise ValueError(f"{self.token_file} {NOT_A_TOKEN}")
         return token
@@ -69,14 +69,3 @@ class AlertmanagerConfig(Section):
     """Maximum alerts per signal and queue, each with its message, group or consumer; the rest become one more alert."""
     max_alerts: Count = 2_000
     """Maximum alerts in total; those beyond are counted but not sent, starting with the lowest severity and the newest."""
-
-
-def _secret(value: Secret, file: Path | None) -> str | None:
-    if value is not None:
-        return value.get_secret_value()
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not UTF-8 text") from None  # that error would quote it

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from streaming.config.section import NEEDS_SECRET, Names, Secret, Section
+from streaming.config.section import NEEDS_SECRET, Names, Secret, Section, secret_of
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -42,12 +42,8 @@ class KafkaConnection(Section):
         return self
 
     def password(self) -> str | None:
-        """Read the password from the configured place. Raises `OSError` if its file cannot be read."""
-        if self.sasl_password is not None:
-            return self.sasl_password.get_secret_value()
-        if self.sasl_password_file is not None:
-            return self.sasl_password_file.read_text(encoding="utf-8").strip()
-        return None
+        """Read the password from the configured place. Raises `OSError` or `ValueError` if its file cannot be read."""
+        return secret_of(self.sasl_password, self.sasl_password_file)
 
     def java_options(self) -> dict[str, str]:
         """Return client properties for Kafka's Java clients, including the password."""

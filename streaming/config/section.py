@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
@@ -53,6 +54,21 @@ NOT_A_TOKEN: Final = "has characters that cannot be sent in a header: a token is
 def is_token(text: str) -> bool:
     """Whether a bearer token can be sent in a header; if not, say `NOT_A_TOKEN`: a client's own error would quote it."""
     return text.isascii() and text.isprintable() and text == text.strip()
+
+
+def secret_of(given: SecretStr | None, file: Path | None) -> str | None:
+    """Return a secret, or the content of its file without white space around it; None where neither is given.
+
+    Raises `OSError` if the file cannot be read, `ValueError` if it is not text.
+    """
+    if given is not None:
+        return given.get_secret_value()
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8 text") from None  # that error would quote it
 
 
 NEEDS_SECRET: Final = "needs_secret"

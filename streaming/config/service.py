@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from streaming.config.kafka import KafkaTopic
-from streaming.config.section import NOT_A_TOKEN, Bytes, Count, Properties, Seconds, Secret, Section, is_token
+from streaming.config.section import NOT_A_TOKEN, Bytes, Count, Properties, Seconds, Secret, Section, is_token, secret_of
 from streaming.judge.metrics import METRIC_BY_NAME
 
 SPARK_CONF_OWNED = frozenset(
@@ -122,17 +122,10 @@ def _bearer(given: SecretStr | None, file: Path | None) -> str | None:
 
 
 def _secret(given: SecretStr | None, file: Path | None) -> str | None:
-    found = given.get_secret_value() if given is not None else _content(file) if file else None
+    found = secret_of(given, file)
     if found == "":
         raise ValueError(f"{file or 'the secret'} is empty")
     return found
-
-
-def _content(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 text") from error
 
 
 class TlsSection(Section):
