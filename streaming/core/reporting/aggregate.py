@@ -28,6 +28,8 @@ from streaming.core.settings import Settings
 from streaming.core.state.queues import NEVER
 from streaming.core.state.rows import F_DEAD_LETTERED, F_DROPPED, F_SENT_KNOWN
 from streaming.core.state.state import SILENT_MEMORY_MS, ShardState
+from streaming.core.tracking.apply_deliveries import COUNTED_RECEIVES, unseen_receives
+from streaming.core.tracking.attempts import RESTART_EVERY
 from streaming.core.tracking.holds import held_since
 from streaming.core.tracking.retention import expiry
 from streaming.core.tracking.windows import Windows, windows
@@ -206,6 +208,7 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "used_up": np.bincount(queue[selected.used_up], minlength=n),
         "dead_letters": np.bincount(queue[selected.dead], minlength=n),
         "send_unknown": np.bincount(queue[live[_send_is_unknown(state, live, now)]], minlength=n),
+        "restarts_unseen": _restarts_unseen(state, w, now, settings),
         "age_sum_ms": age_sum_ms,
         "receive_count_max": receives_max,
         "expires_at": expires_at,
@@ -220,6 +223,26 @@ def _numbers(state: ShardState, w: Windows, selected: _Selected, now: int, setti
         "oldest_received_visible": per_queue_min(queue, sent, selected.received & w.visible, n),
         "held_since": held_first,
     }
+
+
+def _restarts_unseen(state: ShardState, w: Windows, now: int, settings: Settings) -> Array:
+    """Count, per queue, the messages of which CloudWatch's age restarted with a receive that was not seen.
+
+    That receive ended at an unknown time before the next one, from which the age counts here.
+    """
+    rows, n = state.rows, len(state.queues)
+    if not rows.has("restart"):
+        return np.zeros(n, dtype=np.int64)
+    at = nonzero(w.live & (rows["restart"] > 0) & (rows["arrived"] == 0))
+    at = at[~state.queues.keeps_order(settings)[rows.at("queue", at)]]
+    count = rows.at("receive_count", at).astype(np.int64)
+    # The third receive may be in flight, or its window not be over yet: then the one before it counts.
+    third = count - count % RESTART_EVERY - np.where(rows.at("restart", at) > now, RESTART_EVERY, 0)
+    numbered = (third > 0) & (third <= COUNTED_RECEIVES)
+    seen = rows.at("seen", at) >> np.where(numbered, third - 1, 0).astype(np.uint64) & np.uint64(1) == 1
+    # Receives that are reported without a count are numbered in their order.
+    unseen = numbered & ~seen & (unseen_receives(rows, at) > 0)
+    return np.bincount(rows.at("queue", at[unseen]), minlength=n)
 
 
 def _late_work(state: ShardState) -> Array:

@@ -38,7 +38,7 @@ AGE_SCOPES: tuple[AgeScope, ...] = get_args(AgeScope)
 OLDEST_LISTED = 3
 """How many of the messages with the oldest send time are listed."""
 
-SUMS = ("visible", "in_flight", "delayed", "poison", "used_up", "age_sum_ms", "dead_letters", "send_unknown")
+SUMS = ("visible", "in_flight", "delayed", "poison", "used_up", "age_sum_ms", "dead_letters", "send_unknown", "restarts_unseen")
 MAXIMA = ("receive_count_max", "lost_at_receives", "expires_last", "late_work_ms")
 MINIMA = (
     "expires_at",

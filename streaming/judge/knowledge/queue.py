@@ -122,9 +122,12 @@ def exact_ages(summary: QueueSummary, visibility_ms: int, now: int) -> dict[str,
     A message whose receives are used up and whose window is over moves to the dead-letter queue at the next receive, which is not
     reported. It counts if nobody seems to receive: if nobody received after its own last receive, or for a minute. Otherwise the
     age of the other messages is a lower bound: a receive of another message does not prove that this one has moved.
-    So it is while the send time of a message is not known, which then counts from its first event (`send_unknown`).
+    So it is while the send time of a message is not known, which then counts from its first event (`send_unknown`),
+    and CloudWatch's age where it restarted with a receive that was not seen (`restarts_unseen`).
     """
     found = _ages_of_tracked(summary, visibility_ms, now)
+    if summary.numbers["restarts_unseen"] and "cloudwatch" in found:
+        found["cloudwatch"] = found["cloudwatch"]._replace(exact=False)
     if not summary.numbers["send_unknown"]:
         return found
     # CloudWatch counts the age of a dead letter from its arrival.
