@@ -133,7 +133,7 @@ class CloudflareCollector:
             self._discovery = Discovery()
             self._back_off(error)
             remedy = f". {self._config.token_remedy}" if isinstance(error, Unauthorized) else ""
-            self._log_once(_LIST, f"{error}{remedy}; what is known already is still watched")
+            self._log_once(_LIST, f"{error}; what is known already is still watched{remedy}")
             return
         self._note_answer(_LIST)
         self._failed_lists = 0

@@ -117,7 +117,7 @@ def test_no_heartbeat_before_the_api_answered(
         run.go_on(20)
     assert run.events == []
     assert "Authentication error" in caplog.text
-    assert "Create an API token with Queues Edit" in caplog.text
+    assert "; what is known already is still watched. Create an API token with Queues Edit" in caplog.text
     assert len(stub.requests) == 1, "a token that is refused is not tried again at once"
 
 
