@@ -19,9 +19,9 @@ from streaming.judge.findings import measures
 from streaming.judge.findings.measured import Near
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import age_s, duration_ms, plural, refused, seconds
-from streaming.judge.history.window import Ints
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
+from streaming.judge.rules.group_pauses import waited_for_consumers
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
 
@@ -66,7 +66,7 @@ def group_stuck(c: Context) -> Iterator[Finding]:
 
     It is shown, but does not alert, while a consumer works on the head for no longer than usual, for the first or the third time,
     or while the head waits for room in the prefetch window of a busy consumer: the group only waits its turn. A head that nobody
-    has received waits only while other groups flow: a pause of consumers that were busy before it is left out.
+    has received waits only while other groups flow: the time in which no consumers were there is left out.
     Once announced, it stays so until the group moves, whether or not consumers receive.
     """
     for stuck, waits in standing_groups(c):
@@ -94,7 +94,9 @@ def standing_groups(c: Context) -> list[tuple[StuckGroup, dict[str, Any] | None]
         doubtful = c.basis != "messages" or (known is None and (cut_off or _is_denied(c, stuck)))
         if doubtful and not _is_proved(c, stuck, fires=known is not None):
             continue
-        if known is None and (_consumers_are_gone(c, stuck) or _waited_for_consumers(c, stuck) or _window_may_go_on(c, stuck)):
+        if known is None and (_consumers_are_gone(c, stuck) or _window_may_go_on(c, stuck)):
+            continue
+        if known is None and stuck.reason == "not_received" and waited_for_consumers(c, stuck, _limit_ms(c, stuck)):
             continue
         found.append((stuck, None if announced else _evidence_of_waiting(c, stuck)))
     return found
@@ -162,31 +164,6 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
     ends = [attempt.end_ms for attempt in head.attempts if attempt.what == "received" and attempt.end_ms is not None]
     came_back_at = ends[-1] if ends else head.last_received_at_ms
     return last_received_at <= came_back_at and received >= FEWEST_RECEIVED
-
-
-def _waited_for_consumers(c: Context, stuck: StuckGroup) -> bool:
-    """Whether a head that nobody has received waited mainly while no consumers were there, as after a deploy or on a schedule.
-
-    Groups pass it over only while they flow, so only that time counts.
-    """
-    head = stuck.group.head
-    if head is None or stuck.reason != "not_received" or head.last_received_at_ms:
-        return False
-    limit_ms = _limit_ms(c, stuck)
-    began, ended = _pauses(c, limit_ms)
-    away_ms = int((ended - np.maximum(began, stuck.since)).clip(min=0).sum())
-    return c.now - stuck.since - away_ms < limit_ms
-
-
-def _pauses(c: Context, limit_ms: float) -> tuple[Ints, Ints]:
-    """Return between which times consumers that had been busy received nothing, each for at least half of `limit_ms`."""
-    at, received = c.past.at, c.past["received"]
-    grew = nonzero(np.diff(received) > 0) + 1
-    last, first = grew[:-1], grew[1:]
-    busy = received[last] - received[np.maximum(at.searchsorted(at[last] - BUSY_MS, "right") - 1, 0)] >= FEWEST_RECEIVED
-    began, ended = at[last], at[first - 1]
-    chosen = busy & (ended - began >= limit_ms / 2)
-    return began[chosen], ended[chosen]
 
 
 def _window_may_go_on(c: Context, stuck: StuckGroup) -> bool:
