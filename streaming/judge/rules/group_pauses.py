@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from streaming.core.columns import nonzero
@@ -34,15 +32,13 @@ def waited_for_consumers(c: Context, stuck: StuckGroup, limit_ms: float) -> bool
 
 @once
 def _gaps(c: Context) -> list[tuple[int, int]]:
-    """Return from when until when (epoch milliseconds) consumers received nothing: busy ones, or such that work on a schedule."""
-    return list(_gaps_after(c, 0 if scheduled_ms(c) else FEWEST_RECEIVED))
-
-
-def _gaps_after(c: Context, fewest: int) -> Iterator[tuple[int, int]]:
+    """Return from when until when (epoch milliseconds) busy consumers, or any that work on a schedule, received nothing."""
     past = c.past
     at, received = past.at, past["received"]
     grew = nonzero(np.diff(received) > 0) + 1
     last, next_ = grew[:-1], grew[1:]
-    minute_before = np.maximum(at.searchsorted(at[last] - BUSY_MS, "right") - 1, 0)
-    chosen = received[last] - received[minute_before] >= fewest
-    yield from zip(at[last][chosen].tolist(), at[next_ - 1][chosen].tolist(), strict=True)
+    if not scheduled_ms(c):
+        minute_before = np.maximum(at.searchsorted(at[last] - BUSY_MS, "right") - 1, 0)
+        busy = received[last] - received[minute_before] >= FEWEST_RECEIVED
+        last, next_ = last[busy], next_[busy]
+    return list(zip(at[last].tolist(), at[next_ - 1].tolist(), strict=True))

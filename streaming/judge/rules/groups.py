@@ -21,7 +21,7 @@ from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import age_s, duration_ms, plural, refused, seconds
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
-from streaming.judge.rules.group_pauses import waited_for_consumers
+from streaming.judge.rules.group_pauses import BUSY_MS, FEWEST_RECEIVED, waited_for_consumers
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
 
@@ -33,9 +33,6 @@ LOSSES_SHOW_MS = 300_000
 FAR_BELOW_RATIO = 0.5
 """Counts below this share of the tracked messages are not only inexact."""
 
-BUSY_MS = 60_000
-FEWEST_RECEIVED = 10
-"""Consumers that received this many messages in their last minute would have received another by now if they were there."""
 GONE_AFTER_MS = 30_000
 GONE_AFTER_GAPS = 5
 """Consumers that received nothing for so long, and for so many times their usual gap, are gone."""
