@@ -43,6 +43,9 @@ GROUP_STUCK = Entry(
         "prefetch window (ActiveMQ gives all of a group to one consumer): a consumer's window is full, and no consumer with a "
         "full window has worked on one message for longer than the limit and twice the 99th percentile of holds. If one has, "
         "the signal is critical and names it.",
+        "For a head that was never received, only the time counts in which consumers were there: pauses for at least half of the "
+        "limit are left out if consumers had received ten messages or more in the minute before, or work on a schedule that is "
+        "known (pauses of five minutes or more).",
         "On SQS any consumer may receive any group. A group whose head was never received counts as waiting its turn, not "
         "stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
         "received had waited for at least a quarter of the limit.",
