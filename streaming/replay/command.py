@@ -117,9 +117,12 @@ def _check_writable(report: Path | None, files: Sequence[Path]) -> None:
     """Raise `ReplayError` before the work starts if the report cannot be written, or would replace a recording."""
     if report is not None:
         try:
-            is_recording = report.exists() and any(report.samefile(file) for file in files if file.exists())
+            existed = report.exists()
+            is_recording = existed and any(report.samefile(file) for file in files if file.exists())
             if not is_recording:
                 report.open("a").close()
+            if not existed:
+                report.resolve().unlink()  # so that a replay that fails leaves no empty page
         except OSError as error:
             raise ReplayError(_unwritable(report, error)) from error
         if is_recording:

@@ -416,6 +416,18 @@ def test_exit_codes_of_the_process(tmp_path: Path) -> None:
     assert str(tmp_path / "none") in missing.stderr
 
 
+def test_a_failed_replay_leaves_no_report(tmp_path: Path) -> None:
+    """An empty page would pass for a report in which nothing happened. An earlier page stays as it was."""
+    path, report = tmp_path / "events.ndjson", tmp_path / "report.html"
+    path.write_bytes(b"no event\n")
+    options: Any = {"every": "60s", "until": None, "settings": Settings(), "engine": local_engine, "strict": True}
+    assert run_replay([path], out=io.StringIO(), err=io.StringIO(), report=report, **options) == 2
+    assert not report.exists()
+    report.write_text("of yesterday")
+    assert run_replay([path], out=io.StringIO(), err=io.StringIO(), report=report, **options) == 2
+    assert report.read_text() == "of yesterday"
+
+
 def test_a_report_does_not_replace_the_recording(tmp_path: Path) -> None:
     """Under any of its names."""
     path, link = tmp_path / "events.ndjson", tmp_path / "report.html"
