@@ -152,6 +152,12 @@ def warnings(config: Config) -> Iterator[str]:
         for name, auth in (("auth", http.auth), ("metrics_auth", http.metrics_auth)):
             if auth.username is not None or auth.token is not None or auth.token_file is not None:
                 yield f"the credentials of http.{name} are sent unencrypted: set http.tls, or put a TLS proxy in front"
+    spool = config.source.spool
+    if spool is not None and spool.after_reading == "keep":
+        yield (
+            f"files that were read stay in {spool.folder}, and applications and collectors stop writing once it holds 1 GiB: "
+            "set source.spool.after_reading to delete or archive, or remove old files regularly"
+        )
     if http.metrics_left_out:
         yield from _alerts_that_need(http.metrics_left_out, config)
 

@@ -207,9 +207,21 @@ def test_unauthenticated_ingest_is_warned_about(tmp_path: Path, host: str, token
     (tmp_path / "token").write_text("secret")
     token_setting = token.replace("TOKEN", str(tmp_path / "token"))
     path.write_text(
-        f"http: {{host: '{host}', ingest: {{enabled: true, {token_setting}}}}}\nsource: {{spool: {{folder: {tmp_path}}}}}\n"
+        f"http: {{host: '{host}', ingest: {{enabled: true, {token_setting}}}}}\n"
+        f"source: {{spool: {{folder: {tmp_path}, after_reading: delete}}}}\n"
     )
     assert ["token_file" in line for line in warnings(load_config(path, {}))] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("after_reading", "warned"), [("keep", True), ("delete", False), ("archive, archive_folder: old", False)]
+)
+def test_a_spool_folder_that_nothing_empties_is_warned_about(tmp_path: Path, after_reading: str, warned: bool) -> None:
+    """Senders stop at 1 GiB, which would look like silence months later."""
+    path = tmp_path / "queuewatch.yaml"
+    path.write_text(f"source: {{spool: {{folder: new, after_reading: {after_reading}}}}}\n")
+    said = list(warnings(load_config(path, {})))
+    assert [line.startswith("files that were read stay in ") for line in said] == [True] * warned
 
 
 def test_alerts_that_fire_wrongly_without_a_metric_are_warned_about(tmp_path: Path) -> None:
