@@ -36,6 +36,8 @@ def examine(config: CloudflareCollectorConfig) -> Examination:
     except ApiError as error:
         found.append(_unread(error, config))
         attributes = _declared_only(config, declared)
+    if not attributes and not found:
+        found.append(_no_queue(config))
     passed: list[str] = []
     for name in sorted(attributes):
         own = [*_from_attributes(attributes[name]), *_dead_letters(name, attributes)]
@@ -49,6 +51,18 @@ def examine(config: CloudflareCollectorConfig) -> Examination:
 
 def _not_examined(summary: str, fix: str | None) -> Reported:
     return Reported(rule="not_examined", severity="critical", summary=summary, fix=fix)
+
+
+def _no_queue(config: CloudflareCollectorConfig) -> Reported:
+    """Return a finding: a mistyped pattern must not pass for queues that are all well."""
+    filtered = (config.queues, config.exclude) != (("*",), ())
+    return Reported(
+        rule="no_queue",
+        severity="warning",
+        scope=config.account_id,
+        summary=f"The account has no queue{' that collect.cloudflare.queues and exclude select' if filtered else ''}.",
+        fix=f"Check {'the patterns, and ' if filtered else ''}collect.cloudflare.account_id.",
+    )
 
 
 def _unread(error: ApiError, config: CloudflareCollectorConfig) -> Reported:

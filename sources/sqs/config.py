@@ -49,6 +49,11 @@ class DiscoveryConfig(CollectorSection):
         """Whether queues are listed at all."""
         return bool(self.prefixes) or not self.urls
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether queues of the account may be left out."""
+        return self != DiscoveryConfig(with_dead_letter_queues=self.with_dead_letter_queues)
+
     def fits_name(self, name: str) -> bool:
         """Whether a listed queue's name passes `include` and `exclude`."""
         return any(fnmatchcase(name, p) for p in self.include) and not any(fnmatchcase(name, p) for p in self.exclude)

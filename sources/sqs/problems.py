@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
@@ -36,13 +37,16 @@ class Problem:
     """The queue's URL, where it matters: queues of several accounts may have one name."""
     unanswered: bool = False
     """Whether SQS could not be reached, or did not answer in time."""
+    server_error: bool = False
+    """Whether it answered that it failed itself (5xx): rights would not help."""
 
     @classmethod
     def of(cls, queue: str, call: str, error: ClientError | BotoCoreError | BadAnswer, url: str = "") -> Problem:
         """Convert the error of a call."""
         if isinstance(error, ClientError):
             answered = error.response.get("Error", {})
-            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url)
+            failed = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= HTTPStatus.INTERNAL_SERVER_ERROR
+            return cls(queue, call, str(answered.get("Code")), str(answered.get("Message")), url, server_error=failed)
         return cls(queue, call, type(error).__name__, str(error), url, is_unanswered(error))
 
     @property

@@ -31,6 +31,8 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 POLICY_PAGE: Final = "sources/sqs/iam-policy-doctor.json"
+_RIGHTS: Final = f"Check the login and its rights: it needs those that {POLICY_PAGE} lists."
+_AGAIN: Final = "Check the network, and try again."
 
 
 class RegionReader:
@@ -78,7 +80,7 @@ class RegionReader:
                 "info",
                 Place(self._client.meta.region_name, ""),
                 f"Lambda functions could not be examined: {error}",
-                unanswered=is_unanswered(error),
+                _AGAIN if is_unanswered(error) else _RIGHTS,
             )
             return queues
         return [replace(queue, consumers=tuple(by_queue.get(queue.key, ()))) for queue in queues]
@@ -117,14 +119,14 @@ class RegionReader:
                 with self._lock:
                     self._missing.add(arn)
             else:
-                self._not_examined("warning", self._place(url), _words(problem), unanswered=problem.unanswered)
+                self._not_examined("warning", self._place(url), _words(problem), _fix(problem))
             return None
         return queue_settings(url, attributes)
 
     def _read_dead_letters(self, queue: QueueSettings, known: Queues) -> QueueSettings:
         """Read what only dead-letter queues have: redrive tasks, and source queues that the filters left out."""
         place = Place(queue.scope, queue.name)
-        if queue.redrive is None and not known.is_dead_letter_queue(queue) and self._is_partial:
+        if queue.redrive is None and not known.is_dead_letter_queue(queue) and self._discovery.is_filtered:
             sources = self._try(place, "ListDeadLetterSourceQueues", lambda: dead_letter_sources(self._client, queue.url))
             queue = replace(queue, has_sources=bool(sources))
         if not known.is_dead_letter_queue(queue) and not queue.has_sources:
@@ -132,11 +134,6 @@ class RegionReader:
         answer = self._try(place, "ListMessageMoveTasks", lambda: self._client.list_message_move_tasks(SourceArn=queue.key))
         task = latest(list(answer.get("Results", ()))) if answer is not None else None
         return replace(queue, move_task=move_task(task)) if task is not None else queue
-
-    @property
-    def _is_partial(self) -> bool:
-        """Whether queues of the account may be left out."""
-        return self._discovery != DiscoveryConfig(with_dead_letter_queues=self._discovery.with_dead_letter_queues)
 
     def _place(self, url: str) -> Place:
         return place_of_url(url, self._client.meta.region_name)
@@ -148,19 +145,17 @@ class RegionReader:
             problem = Problem.of(place.queue, call, error)
         # A queue that is gone was deleted since it was listed, which is no finding. One named by its URL was not listed.
         if not problem.gone or place in {self._place(url) for url in self._named}:
-            self._not_examined("warning", place, _words(problem), unanswered=problem.unanswered)
+            self._not_examined("warning", place, _words(problem), _fix(problem))
         return None
 
-    def _not_examined(self, severity: Severity, place: Place, words: str, *, unanswered: bool) -> None:
+    def _not_examined(self, severity: Severity, place: Place, words: str, fix: str) -> None:
         finding = Finding(
             rule="not_examined",
             severity=severity,
             queue=place.queue or None,
             scope=place.scope,
             summary=" ".join(words.split()),
-            fix="Check the network, and try again."
-            if unanswered
-            else f"Check the login and its rights: it needs those that {POLICY_PAGE} lists.",
+            fix=fix,
         )
         with self._lock:
             if finding not in self.findings:
@@ -176,6 +171,12 @@ class RegionReader:
 
 def _words(problem: Problem) -> str:
     return f"{problem.call} failed: {problem.code}: {problem.message}"
+
+
+def _fix(problem: Problem) -> str:
+    if problem.server_error:
+        return f"Try again. Some stand-ins for SQS do not implement {problem.call}: there, ignore this."
+    return _AGAIN if problem.unanswered else _RIGHTS
 
 
 def queue_settings(url: str, answer: dict[str, str]) -> QueueSettings:

@@ -14,7 +14,7 @@ from queuewatch.tls import HTTP_FIX, is_plain_text
 from sources.doctor.finding import Examination, Finding
 from sources.sqs.attributes import SYSTEM
 from sources.sqs.clients import make_clients, make_lambda_clients
-from sources.sqs.config import SqsCollectorConfig
+from sources.sqs.config import DiscoveryConfig, SqsCollectorConfig
 from sources.sqs.doctor.account import POLICY_PAGE, RegionReader
 from sources.sqs.doctor.files import read_queues
 from sources.sqs.doctor.lambdas import Consumers
@@ -32,8 +32,8 @@ def examine_account(
 ) -> Examination:
     """Examine every queue that `config` finds, in each of its regions.
 
-    A region whose queues cannot be listed is a finding. Raises `CollectorRefused` when the profile or the region is
-    missing.
+    A region whose queues cannot be listed is a finding, and so is that there is no queue to examine. Raises
+    `CollectorRefused` when the profile or the region is missing.
     """
     clients = make_clients(config)
     lambdas = make_lambda_clients(config) if with_lambda and _has_lambda(config) else [None] * len(clients)
@@ -50,6 +50,8 @@ def examine_account(
             continue
         found += [*reader.findings, *findings(_with_processing(queues, processing_s))]
         examined += queues.by_key.values()
+    if not examined and not found:
+        found.append(_no_queue(regions, config.discovery))
     return _examination(examined, found)
 
 
@@ -84,6 +86,20 @@ def _with_processing(queues: Queues, processing_s: Processing | None) -> Queues:
         for queue in queues.by_key.values()
     )
     return Queues.of(known, queues.missing)
+
+
+def _no_queue(regions: Sequence[str], discovery: DiscoveryConfig) -> Finding:
+    """Return a finding: a mistyped prefix or another account's login must not pass for queues that are all well."""
+    filtered = discovery.is_filtered
+    prefixes = f" whose name starts with {' or '.join(discovery.prefixes)}" if discovery.prefixes else ""
+    return Finding(
+        rule="no_queue",
+        severity="warning",
+        summary=f"There is no queue{prefixes or (' that collect.sqs.discovery selects' if filtered else '')} in "
+        f"{' or '.join(regions)}.",
+        fix=f"Check {'the filter, ' if filtered else ''}the region, and which account the login is for "
+        "(`aws sts get-caller-identity`).",
+    )
 
 
 def _cannot_list(region: str, error: Exception) -> Finding:

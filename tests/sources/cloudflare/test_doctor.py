@@ -42,6 +42,24 @@ def test_good_settings_have_no_findings(stub: Stub) -> None:
     assert (examination.passed, examination.findings) == (["dlq", "orders"], [])
 
 
+@pytest.mark.parametrize(
+    ("config", "summary", "fix"),
+    [
+        ({"queues": ["odrers*"]}, "no queue that collect.cloudflare.queues and exclude select.", "Check the patterns, and "),
+        ({"exclude": ["*"]}, "no queue that collect.cloudflare.queues and exclude select.", "Check the patterns, and "),
+        ({}, "The account has no queue.", "Check collect.cloudflare.account_id."),
+    ],
+)
+def test_an_account_without_queues_is_a_finding(stub: Stub, config: dict[str, Any], summary: str, fix: str) -> None:
+    """A mistyped pattern would otherwise pass as nothing to fix."""
+    if config:
+        stub.add("orders", consumer=consumer())
+    [finding] = examined(stub, **config).findings
+    assert (finding.rule, finding.severity, finding.queue) == ("no_queue", "warning", None)
+    assert summary in finding.summary
+    assert (finding.fix or "").startswith(fix)
+
+
 def test_findings_name_their_queue(stub: Stub) -> None:
     """Each finding names its queue, with the account as scope."""
     stub.add("bad", consumer=consumer("", max_retries=0))

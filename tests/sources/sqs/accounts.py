@@ -124,7 +124,10 @@ class Fake:
         if code is None and name and name not in self.queues:
             code = "QueueDoesNotExist"
         if code:
-            raise ClientError({"Error": {"Code": code, "Message": f"{code} of {name}"}}, operation)
+            answer: Any = {"Error": {"Code": code, "Message": f"{code} of {name}"}}
+            if code == "InternalError":
+                answer["ResponseMetadata"] = {"HTTPStatusCode": 500}
+            raise ClientError(answer, operation)
         return name
 
 

@@ -357,6 +357,37 @@ def test_a_queue_named_by_url_that_does_not_exist_is_a_finding() -> None:
     assert "QueueDoesNotExist" in reader.findings[0].summary
 
 
+@pytest.mark.usefixtures("_aws")
+@pytest.mark.parametrize(
+    ("discovery", "summary", "fix"),
+    [
+        ({"prefixes": ["odrers-"]}, "no queue whose name starts with odrers- in us-east-1", "Check the filter, the region, "),
+        ({"include": ["odrers-*"]}, "no queue that collect.sqs.discovery selects in us-east-1", "Check the filter, the region, "),
+        ({}, "no queue in us-east-1", "Check the region, and which account"),
+    ],
+)
+def test_an_account_without_queues_is_a_finding(discovery: dict[str, Any], summary: str, fix: str) -> None:
+    """A mistyped filter or another account's login would otherwise pass as nothing to fix."""
+    if discovery:
+        boto3.client("sqs").create_queue(QueueName="orders-eu")
+    examination = examine_account(SqsCollectorConfig.model_validate({"discovery": discovery}))
+    [finding] = examination.findings
+    assert (finding.rule, finding.severity, finding.queue) == ("no_queue", "warning", None)
+    assert summary in finding.summary
+    assert (finding.fix or "").startswith(fix)
+
+
+def test_a_call_that_a_stand_in_lacks_is_not_blamed_on_the_login() -> None:
+    """It answers with 500."""
+    fake = Fake({"orders": {}, "dlq": {}})
+    fake.queues["orders"] = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": "arn:aws:sqs:eu-west-1:1:dlq"})}
+    fake.fail = {("ListMessageMoveTasks", "dlq"): "InternalError"}
+    fixes = {finding.rule: finding.fix for finding in read(fake)[1].findings}
+    assert fixes == {
+        "not_examined": "Try again. Some stand-ins for SQS do not implement ListMessageMoveTasks: there, ignore this."
+    }
+
+
 def test_an_answer_without_attributes_is_not_a_queue_without_a_dead_letter_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """botocore turns a proxy's page of HTML, or half of an answer, into an answer without attributes."""
     fake = Fake({"a": {}})
