@@ -131,7 +131,7 @@ def _evaluate(
     queues, history = merged.queues, memory.history
     findings: dict[SignalKey, Finding] = {}
     pending: set[QueueName] = set()
-    sources = DeadLetterSources(queues, memory.queues.basis_of, settings)
+    sources = DeadLetterSources(queues, memory.queues.on_basis, settings)
     for first in range(0, len(places), LOADED_TOGETHER):
         together = places[first : first + LOADED_TOGETHER]
         if first:

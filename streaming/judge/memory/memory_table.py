@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -49,10 +49,12 @@ class MemoryTable(Mapping[QueueName, QueueMemory]):
         row = self._rows[name]
         return QueueMemory.of(_FORMAT.unpack_from(self._buffer, row * _FORMAT.size), self._lists[row])
 
-    def basis_of(self, name: QueueName) -> Basis | None:
-        """Return a queue's basis of knowledge; None if it was never judged."""
-        row = self._rows.get(name)
-        return None if row is None else BASES[self._numbers["basis"][row]]
+    def on_basis(self, bases: Collection[Basis]) -> list[QueueName]:
+        """Return the queues that were on one of these bases of knowledge when they were last judged."""
+        wanted = [BASES.index(basis) for basis in bases]
+        rows = nonzero(np.isin(self._numbers["basis"][: len(self._lists)], wanted)).tolist()
+        names = list(self._rows) if rows else []
+        return [names[row] for row in rows]
 
     def put(self, name: QueueName, memory: QueueMemory) -> None:
         """Store what is remembered of a queue."""
