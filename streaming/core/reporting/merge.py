@@ -252,6 +252,10 @@ class MergedQueues(Mapping[QueueName, QueueSummary]):
 
     def _table(self, tables: Sequence[Array], width: int, how: np.ufunc, nothing: int) -> Array:
         out = np.empty((width, len(self.names)), dtype=np.int64)
+        if len(tables) == 1:
+            # The only shard knows every queue.
+            out[:, self._places[0]] = tables[0].T
+            return out.T
         for column, *of_shards in zip(out, *(table.T for table in tables), strict=True):
             self._put_together(of_shards, how, nothing, column)
         return out.T
