@@ -37,6 +37,7 @@ from streaming.judge.knowledge.compare import compare_count, is_far_below, updat
 from streaming.judge.knowledge.evidence import AGREEMENT_MS, REPORTS_LAG_MS
 from streaming.judge.knowledge.pauses import pauses_with
 from streaming.judge.knowledge.queue import FRESH_BOUND_MS, Age, Knowledge, depth_of, exact_ages, least_ages, unheard_from
+from streaming.judge.knowledge.redrives import redriven_at
 from streaming.judge.knowledge.standstill import restart_standstill, update_backlog, update_consumer_activity, update_standstill
 from streaming.judge.knowledge.unseen_moves import unseen_moves
 from streaming.judge.knowledge.unseen_receives import in_flight_is_known, receives_are_unseen
@@ -208,6 +209,9 @@ def _apply_activity(c: Context, before: list[Depth], depth: Depth, active_at: in
     """Apply what one count shows of the consumers. `active_at`: when the latest reported delivery or end was."""
     memory, evidence = c.memory, c.memory.evidence
     stood_since, backlog = max(evidence.frozen_since, memory.paused_at if evidence.frozen_since else 0), evidence.frozen_most
+    if 0 < evidence.frozen_since < redriven_at(c.summary):
+        # As many as it moved may have come back since the previous count.
+        active_at = depth.at
     update_consumer_activity(
         evidence,
         before,
