@@ -37,6 +37,15 @@ def test_consumers_are_not_blamed_for_what_nobody_reports() -> None:
 
 
 @pytest.mark.simulation
+def test_counts_of_zero_are_no_acknowledgements() -> None:
+    """They remove the messages of five minutes ago. Those since then seem to be held, as before."""
+    counts = {"visible": 0, "in_flight": 0, "delayed": 0}
+    found = seen(*(ev("queue_state", at, system="activemq", attributes=counts) for at in range(0, UNTIL_S, 60)))
+    assert found.snapshots[-1].queues[0].totals["reconciled"]
+    assert fired(found) == {"TelemetryPartial"}
+
+
+@pytest.mark.simulation
 def test_one_acknowledgement_shows_that_they_are_reported() -> None:
     """Then consumers that finish nothing are slow."""
     assert "SlowConsumer" in fired(seen(ev("deleted", 2, system="activemq", message_id="m0", consumer="c0")))
