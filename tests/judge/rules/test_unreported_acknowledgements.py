@@ -58,6 +58,27 @@ def test_consumers_that_the_broker_counts_are_judged() -> None:
     assert "SlowConsumer" in fired(seen(ev("consumer_state", 60, system="activemq", consumer="c0", attributes=state)))
 
 
+def seldom_received(dispatched: int) -> Judged:
+    """A message every two minutes; the broker counts what its consumer holds every ten seconds."""
+    mq = {"system": "activemq", "consumer": "c"}
+    state = {"prefetch": 1000, "dispatched": dispatched, "connected": True}
+    events = [ev("received", 120 * n + 5, message_id=f"m{n}", **mq) for n in range(5)]
+    events += [ev("consumer_state", 10 * n, attributes=state, **mq) for n in range(60)]
+    return judged(in_steps(sorted(events, key=lambda e: e["at"]), 5, 600))
+
+
+@pytest.mark.simulation
+def test_a_count_of_the_broker_shows_what_was_acknowledged() -> None:
+    """The first one after it: without any acknowledgement, every message of an idle consumer would be held for half a minute."""
+    assert not fired(seldom_received(dispatched=0))
+
+
+@pytest.mark.simulation
+def test_a_first_message_that_the_broker_counts_is_held() -> None:
+    """It was not acknowledged."""
+    assert "SlowConsumer" in fired(seldom_received(dispatched=1))
+
+
 def test_it_is_noticed_as_soon_where_nothing_follows() -> None:
     """A minute after the twentieth receive, though no event arrives by then."""
     events = []
