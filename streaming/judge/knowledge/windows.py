@@ -64,7 +64,8 @@ def nothing_ever_ends(c: Context) -> bool:
     because the broker counts none were acknowledged, but not reported.
     """
     reported = c.settled_total - c.summary.total("reconciled")
-    return c.visibility_ms is None and not reported and not c.summary.consumer_states
+    counted = any(state.dispatched_at for state in c.summary.consumer_states.values())
+    return c.visibility_ms is None and not reported and not counted
 
 
 def acknowledgements_are_unseen(c: Context) -> bool:

@@ -79,6 +79,14 @@ def test_a_first_message_that_the_broker_counts_is_held() -> None:
     assert "SlowConsumer" in fired(seldom_received(dispatched=1))
 
 
+@pytest.mark.simulation
+def test_that_a_consumer_is_connected_says_nothing_of_what_it_holds() -> None:
+    """Collectors of some systems report no more. What the broker's own strategies would say is shown, without an alert."""
+    state = {"prefetch": 1000, "connected": True}
+    found = seen(ev("consumer_state", 60, system="activemq", consumer="c0", attributes=state))
+    assert not [change.finding for change in found.changes if change.finding.alerting]
+
+
 def test_it_is_noticed_as_soon_where_nothing_follows() -> None:
     """A minute after the twentieth receive, though no event arrives by then."""
     events = []
