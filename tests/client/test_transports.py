@@ -392,6 +392,43 @@ def test_an_encrypted_key_for_kafka_is_an_error_and_no_question(tmp_path: Path, 
                 child.kill()
 
 
+@pytest.mark.parametrize(
+    ("options", "login", "says"),
+    [
+        pytest.param(
+            {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"},
+            {},
+            r"/nowhere/ca\.pem cannot be used .*; ssl_cafile must be",
+            id="a file of trusted certificates that is not there",
+        ),
+        pytest.param(
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"},
+            {"QUEUEWATCH_KAFKA_USERNAME": "shop"},
+            "PLAIN needs QUEUEWATCH_KAFKA_USERNAME and QUEUEWATCH_KAFKA_PASSWORD; set both",
+            id="a login without its password",
+        ),
+        pytest.param(
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"},
+            {"QUEUEWATCH_KAFKA_USERNAME": "shop", "QUEUEWATCH_KAFKA_PASSWORD": "of last month"},
+            "no broker answers; check the address, security_protocol, user and password",
+            id="a password that was rotated",
+        ),
+        pytest.param({}, {}, "no broker answers; check the address and security_protocol$", id="no login"),
+    ],
+)
+def test_what_kafka_python_reports_as_a_broker_that_is_down_is_named(
+    options: dict[str, str], login: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ended in "no broker answers; check the address and security_protocol"."""
+    from queuewatch.transports.kafka import KafkaTransport
+
+    for name, value in login.items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as broker, pytest.raises(SendError, match=says) as caught:
+        KafkaTransport([f"127.0.0.1:{broker.getsockname()[1]}"], "t", timeout_s=0.5, **options).send(b"{}\n")
+    assert caught.value.retry
+
+
 def test_an_unreachable_broker_is_named() -> None:
     """A port where nothing listens is found before kafka-python tries it for a while."""
     from queuewatch.transports.kafka import KafkaTransport

@@ -60,7 +60,7 @@ class KafkaTransport(Transport):
             # the broker is back.
             self._close(timeout_s=0.5)
             # Retry everything except a too large record: a topic may be created, a right granted, a broker come back.
-            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+            raise SendError(f"{self.name}: {self._explain(error)}", retry=True) from error
 
     def close(self) -> None:
         self._close(self._timeout_s)
@@ -99,8 +99,18 @@ class KafkaTransport(Transport):
             return
         raise SendError(f"{self.name}: no broker listens there; check the address", retry=True)
 
-    def _check_certificate(self) -> None:
-        """Raise `SendError` for a certificate that cannot be used, which kafka-python reports as a broker that is down."""
+    def _check_certificates(self) -> None:
+        """Raise `SendError` for certificates that cannot be used, which kafka-python reports as a broker that is down."""
+        if not str(self._options.get("security_protocol", "")).endswith("SSL"):
+            return
+        trusted = self._options.get("ssl_cafile")
+        if trusted is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(trusted)
+            except (OSError, ValueError) as error:
+                raise SendError(
+                    f"{self.name}: {trusted} cannot be used ({error}); ssl_cafile must be PEM certificates to trust", retry=True
+                ) from error
         certificate, key = self._options.get("ssl_certfile"), self._options.get("ssl_keyfile")
         if certificate is None:
             return
@@ -115,7 +125,8 @@ class KafkaTransport(Transport):
 
     def _connect(self, producer: Any) -> Any:
         self._check_that_one_listens()
-        self._check_certificate()
+        self._check_certificates()
+        login = self._login()
         made: list[Any] = []
 
         def client(**config: Any) -> Any:
@@ -143,7 +154,7 @@ class KafkaTransport(Transport):
         # Older releases of kafka-python know fewer settings.
         known = {name: value for name, value in settings.items() if name in producer.DEFAULT_CONFIG}
         try:
-            return producer(**known, **(_credentials() | self._options))
+            return producer(**known, **(login | self._options))
         except SendError:
             raise
         except Exception as error:
@@ -152,7 +163,34 @@ class KafkaTransport(Transport):
                 with contextlib.suppress(Exception):
                     left.close()
             # Whatever the cause (no broker, bad option, TLS), the sender reports it and tries again.
-            raise SendError(f"{self.name}: {_explain(error, self._topic)}", retry=True) from error
+            raise SendError(f"{self.name}: {self._explain(error)}", retry=True) from error
+
+    def _login(self) -> dict[str, str]:
+        """Return user and password of the environment. Raises `SendError` if the destination needs them and they are not set."""
+        found = {"sasl_plain_username": secret(USERNAME_VARIABLE), "sasl_plain_password": secret(PASSWORD_VARIABLE)}
+        login = {name: value for name, value in found.items() if value is not None}
+        if self._has_password() and not (login | self._options).keys() >= found.keys():
+            mechanism = self._options["sasl_mechanism"]
+            raise SendError(f"{self.name}: {mechanism} needs {USERNAME_VARIABLE} and {PASSWORD_VARIABLE}; set both", retry=True)
+        return login
+
+    def _has_password(self) -> bool:
+        protocol, mechanism = (str(self._options.get(name, "")) for name in ("security_protocol", "sasl_mechanism"))
+        return protocol.startswith("SASL_") and mechanism.startswith(("PLAIN", "SCRAM-"))
+
+    def _explain(self, error: BaseException) -> str:
+        kind = type(error).__name__
+        if kind == "NoBrokersAvailable" or "bootstrap" in str(error):
+            # A broker that refuses a login closes the connection, and kafka-python reports only that none answers.
+            settings = (
+                "the address, security_protocol, user and password"
+                if self._has_password()
+                else "the address and security_protocol"
+            )
+            return f"no broker answers; check {settings}"
+        if kind in ("UnknownTopicOrPartitionError", "KafkaTimeoutError"):
+            return f"{kind}: is the topic {self._topic!r} there and the broker up? ({error})"
+        return f"{kind}: {error}"
 
 
 _left_to_the_parent: Final[list[Any]] = []
@@ -176,20 +214,3 @@ def _address(broker: str) -> tuple[str, int]:
     if not separator or not port.isdigit():
         host, port = broker, "9092"
     return host.strip("[]"), int(port)
-
-
-def _credentials() -> dict[str, str]:
-    found = {
-        "sasl_plain_username": secret(USERNAME_VARIABLE),
-        "sasl_plain_password": secret(PASSWORD_VARIABLE),
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _explain(error: BaseException, topic: str) -> str:
-    kind = type(error).__name__
-    if kind == "NoBrokersAvailable" or "bootstrap" in str(error):
-        return "no broker answers; check the address and security_protocol"
-    if kind in ("UnknownTopicOrPartitionError", "KafkaTimeoutError"):
-        return f"{kind}: is the topic {topic!r} there and the broker up? ({error})"
-    return f"{kind}: {error}"
