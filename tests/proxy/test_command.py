@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from queuewatch.proxy.options import parser
 from queuewatch.proxy.settings import settings
 from tests.proxy.fake_sqs import fake_sqs
 from tests.services import proxy as proxy_service
+from tests.services.process import free_port
 
 
 def _command(*words: str, before: str = "pass", **more: str) -> subprocess.CompletedProcess[str]:
@@ -44,6 +46,13 @@ def test_the_log_says_that_telemetry_is_off() -> None:
         listening = next(line for line in running.stderr if "listening" in line)
         running.kill()
     assert listening.rstrip().endswith("forwards to http://127.0.0.1:1 (us-east-1), telemetry off")
+
+
+def test_an_ipv6_address_is_shown_as_urls_contain_it() -> None:
+    """`::1:9410` is an address of its own, and not what `AWS_ENDPOINT_URL_SQS` accepts."""
+    gone = _command("--check", "--listen", f"[::1]:{free_port()}")
+    assert gone.returncode == 1
+    assert re.match(r"queuewatch-proxy at \[::1\]:\d+ does not answer", gone.stderr)
 
 
 @pytest.mark.slow

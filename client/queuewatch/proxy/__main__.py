@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-from queuewatch.proxy.options import address, parser
+from queuewatch.proxy.options import address, address_text, parser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         running.run(checked)
     except OSError as error:
-        made.exit(1, f"queuewatch-proxy: cannot listen on {checked.host}:{checked.port}: {error.strerror or error}\n")
+        made.exit(
+            1, f"queuewatch-proxy: cannot listen on {address_text(checked.host, checked.port)}: {error.strerror or error}\n"
+        )
     return 0
 
 
@@ -46,7 +48,7 @@ def _check(host: str, port: int) -> int:
         connection.request("GET", "/-/healthy")
         return 0 if connection.getresponse().status == 200 else 1
     except (OSError, http.client.HTTPException) as error:
-        sys.stderr.write(f"queuewatch-proxy at {host}:{port} does not answer: {error}\n")
+        sys.stderr.write(f"queuewatch-proxy at {address_text(host, port)} does not answer: {error}\n")
         return 1
 
 

@@ -95,3 +95,8 @@ def address(text: str) -> tuple[str, int]:
     if not separator or not host or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"{text!r} is not an address; use HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def address_text(host: str, port: int) -> str:
+    """Return `host:port`, or `[::1]:port`, as `--listen` accepts it and URLs contain it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

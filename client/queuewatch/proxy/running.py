@@ -21,6 +21,7 @@ from queuewatch.environment import TO_VARIABLE, is_disabled
 from queuewatch.proxy.credentials import CredentialSource
 from queuewatch.proxy.forwarding import Forwarder
 from queuewatch.proxy.host_names import HostNames
+from queuewatch.proxy.options import address_text
 from queuewatch.proxy.server import Handler
 from queuewatch.proxy.settings import Settings, own_endpoints
 from queuewatch.proxy.telemetry import Telemetry
@@ -89,7 +90,7 @@ async def _serve(settings: Settings) -> None:
         host, port = runner.addresses[0][:2]
         forwards = ", ".join(f"{upstream.origin} ({upstream.region})" for upstream in settings.upstreams.all)
         telemetry_to = f"telemetry to {sender.transport.name}" if sender is not None else "telemetry off"
-        _log.info("listening on %s:%d, forwards to %s, %s", host, port, forwards, telemetry_to)
+        _log.info("listening on %s, forwards to %s, %s", address_text(host, port), forwards, telemetry_to)
         await stop.wait()
         handler.draining = True
         _log.info("stopping: %d calls in flight", handler.in_flight)
