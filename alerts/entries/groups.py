@@ -49,10 +49,10 @@ GROUP_STUCK = Entry(
         "On SQS any consumer may receive any group. A group whose head was never received counts as waiting its turn, not "
         "stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
         "received had waited for at least a quarter of the limit.",
-        "SQS keeps no order between groups, so some wait for long by chance. The severity is info while the head waits for its "
-        "first delivery, or its second, other groups waited as well for half of the last limit or more, and chance explains that "
-        "theirs were received first: one of the groups is left out of so many receives at least once in 10,000 times. Where "
-        "several messages of a group are in flight, ten receives count as one.",
+        "SQS keeps no order between groups, so in a backlog of ten groups or more some wait for long by chance. The severity "
+        "is info while the head waits for its first delivery, or its second, other groups waited as well in every sample of "
+        "the last limit, and chance explains that theirs were received first: one of the groups is left out of so many "
+        "receives at least once in 10,000 times. Where several messages of a group are in flight, ten receives count as one.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
         "deleted, a head that seems to have come back may still be being processed, so the alert waits twice the longest hold.",
     ),

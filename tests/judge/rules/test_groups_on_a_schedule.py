@@ -67,7 +67,7 @@ def stuck(schedule: Schedule, groups: int, left_out: int | None = None) -> list[
 
 
 @pytest.mark.parametrize(
-    ("schedule", "groups"), [(BUSY, 4), (BUSY, 20), (QUIET, 4), (QUIET, 12), (QUIET, 40), (SHORT, 4), (SHORT, 12)], ids=str
+    ("schedule", "groups"), [(BUSY, 4), (BUSY, 20), (QUIET, 4), (QUIET, 12), (QUIET, 40), (SHORT, 12)], ids=str
 )
 def test_groups_do_not_wait_for_each_other_while_no_consumer_is_there(schedule: Schedule, groups: int) -> None:
     """Each time the worker comes back, a younger message may be received before the others, whether much or little is sent."""
