@@ -31,8 +31,6 @@ class QueueSettings:
     max_in_flight: int = 120_000
     look_ahead: int = 120_000
     """FIFO: how many messages from the front are scanned for a group that is not blocked."""
-    groups_in_order: bool = False
-    """FIFO: the group with the oldest head comes next. Otherwise any found there: SQS keeps no order between groups."""
     order_window: int = 20
     """Standard: a receive returns random ones of this many first visible messages. 1: strict order."""
 

@@ -14,7 +14,7 @@ Place = tuple[int, str]
 
 @dataclass
 class FifoQueue(SqsQueue):
-    """Ordered groups with the look-ahead of SQS, which keeps no order between them."""
+    """Ordered groups with the look-ahead of SQS."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -23,12 +23,6 @@ class FifoQueue(SqsQueue):
         self._visible: dict[str, list[tuple[int, str]]] = {}
         self._busy: dict[str, int] = {}
         self._heads: list[Place] = []
-        """A heap of the open groups that were not in reach when they were last looked at, with some outdated places."""
-        self._open: list[str] = []
-        """The open groups in reach, in no order…"""
-        self._place_in_open: dict[str, int] = {}
-        """…and the place of each, so that one is removed without a search."""
-        self._order = self.sim.random(f"order of {self.name}")
 
     def _add(self, message: Message) -> None:
         self._sequence += 1
@@ -42,8 +36,9 @@ class FifoQueue(SqsQueue):
 
     def _take(self, most: int) -> list[Message]:
         taken: list[Message] = []
-        while len(taken) < most and (group := self._next_group()) is not None:
-            taken += self._take_from(group, most - len(taken))
+        while len(taken) < most and (place := self._first_open_group()):
+            heappop(self._heads)
+            taken += self._take_from(place[1], most - len(taken))
         return taken
 
     def _take_from(self, group: str, most: int) -> list[Message]:
@@ -58,7 +53,6 @@ class FifoQueue(SqsQueue):
             waiting.pop(0)
             taken.append(message)
             self._busy[group] = self._busy.get(group, 0) + 1
-        self._enlist(group)
         return taken
 
     def _remove(self, message: Message) -> None:
@@ -71,8 +65,7 @@ class FifoQueue(SqsQueue):
         self._enlist(group)
 
     def _receivable(self) -> bool:
-        self._reach()
-        return bool(self._open)
+        return self._first_open_group() is not None
 
     def _unblock(self, message: Message) -> None:
         group = message.group or ""
@@ -81,38 +74,20 @@ class FifoQueue(SqsQueue):
             del self._busy[group]
 
     def _enlist(self, group: str) -> None:
-        """Put a group where it belongs after its messages changed."""
-        self._close(group)
         waiting = self._visible.get(group)
         if not waiting:
             self._visible.pop(group, None)
         elif group not in self._busy:
             heappush(self._heads, (waiting[0][0], group))
 
-    def _next_group(self) -> str | None:
-        """Return the group to deliver next, None where none is open within the look-ahead."""
-        self._reach()
-        if not self._open:
-            return None
-        if self.settings.groups_in_order:
-            return min(self._open, key=self._visible.__getitem__)
-        return self._order.choice(self._open)
-
-    def _reach(self) -> None:
-        """Move the groups whose heads are within the look-ahead to the open ones, and drop outdated heads."""
-        ahead = self.settings.look_ahead
-        last = self._all[ahead - 1] if len(self._all) > ahead else self._sequence
-        while self._heads and self._heads[0][0] <= last:
-            sequence, group = heappop(self._heads)
+    def _first_open_group(self) -> Place | None:
+        """Return the next group to deliver, if it is not beyond the look-ahead, and drop outdated heads."""
+        while self._heads:
+            sequence, group = self._heads[0]
             waiting = self._visible.get(group)
-            if group not in self._busy and group not in self._place_in_open and waiting and waiting[0][0] == sequence:
-                self._place_in_open[group] = len(self._open)
-                self._open.append(group)
-
-    def _close(self, group: str) -> None:
-        place = self._place_in_open.pop(group, None)
-        if place is None:
-            return
-        last = self._open.pop()
-        if last != group:
-            self._open[place], self._place_in_open[last] = last, place
+            if group in self._busy or not waiting or waiting[0][0] != sequence:
+                heappop(self._heads)
+                continue
+            hidden = bisect_left(self._all, sequence) >= self.settings.look_ahead
+            return None if hidden else (sequence, group)
+        return None

@@ -49,10 +49,6 @@ GROUP_STUCK = Entry(
         "On SQS any consumer may receive any group. A group whose head was never received counts as waiting its turn, not "
         "stuck, if the queue has twenty groups or more and its consumers have a backlog: the youngest message that they "
         "received had waited for at least a quarter of the limit.",
-        "SQS keeps no order between groups, so in a backlog of ten groups or more some wait for long by chance. The severity "
-        "is info while the head waits for its first delivery, or its second, other groups waited as well in every sample of "
-        "the last limit, and chance explains that theirs were received first: one of the groups is left out of so many "
-        "receives at least once in 10,000 times. Where several messages of a group are in flight, ten receives count as one.",
         "Where no visibility timeout is reported or configured and messages were held for longer than the default and then "
         "deleted, a head that seems to have come back may still be being processed, so the alert waits twice the longest hold.",
     ),
@@ -66,8 +62,8 @@ GROUP_STUCK = Entry(
         f"{companion('queuewatch_receive_count_max', 'count')}. Groups with a backlog: {groups_in('backlog')}, in flight: "
         f"{groups_in('in_flight')}.",
         matchers=',severity!="info"',
-        why=f"{WHY} Findings of severity info are groups whose head has been processed for no longer than usual, waits for a "
-        "busy consumer, or waits its turn. They are shown and never alert.",
+        why=f"{WHY} Findings of severity info are groups whose head has been processed for no longer than usual, or waits for a "
+        "busy consumer. They are shown and never alert.",
     ),
     dashboard="groups",
     evidence=(
@@ -95,10 +91,6 @@ GROUP_STUCK = Entry(
             "usual_limit_s",
             "with severity info: how long the head may be processed, or wait for room, before it alerts, in seconds",
         ),
-        EvidenceField(
-            "received_meanwhile", "with severity info, if it waits its turn: messages received since the head could be"
-        ),
-        EvidenceField("groups_in_turn", "with severity info, if it waits its turn: how many groups take turns"),
     ),
     checks={
         "aws_sqs": (

@@ -10,8 +10,6 @@ COUNT_LAG_MS = 90_000
 """…from every state of this time before it."""
 EXACT_SYSTEMS = frozenset({"activemq"})
 """Systems whose counts are exact: a smaller one shows that messages have left."""
-COLLECTED_SYSTEMS = frozenset({"activemq"})
-"""Systems whose messages the collector of their counts reports: while it is silent, nothing shows that they were settled."""
 EXACT_OLDEST_SYSTEMS = frozenset({"activemq", "cloudflare_queues"})
 """Systems that report when their oldest message was sent; of others it may be derived from an age, which is rounded and old."""
 COUNTS_FRESH_MS = 600_000

@@ -62,16 +62,6 @@ def test_group_stuck_names_group_head_reason_and_what_waits(tmp_path: Path, head
 
 
 @pytest.mark.simulation
-def test_a_group_that_alone_waits_is_stuck_at_once_whatever_others_flow(tmp_path: Path) -> None:
-    """Chance may leave out one of many groups that wait, but consumers that are there take the only one that does."""
-    others = [{**event, "at": event["at"] + 3_000} for name in "BCDEFGHIJKLM" for event in flowing(name, 200)]
-    events = [ev("queue_state", 0, "f.fifo", attributes=FIFO), *group(5, "A"), *others]
-    lines = replayed(sorted(events, key=lambda e: e["at"]), tmp_path)
-    (fired,) = lines.signals("GroupStuck", "firing")
-    assert (fired["at"], fired["group"], fired["severity"]) == (ev("x", 60)["at"], "A", "critical")
-
-
-@pytest.mark.simulation
 @pytest.mark.parametrize(
     "events",
     [

@@ -31,8 +31,6 @@ BACKLOG_WAIT_RATIO = 0.25
 """Consumers have a backlog if what they receive has waited for this share of the time after which a group is stuck…"""
 FEWEST_IN_TURN = 20
 """…and of this many groups or more, each waits for its turn then."""
-MOST_PER_RECEIVE = 10
-"""One receive on SQS returns at most this many messages, of one group if it has them."""
 
 
 def ordered_queues(state: ShardState, w: Windows, viewer: Viewer, now: int, settings: Settings) -> OrderedQueues:
@@ -55,7 +53,6 @@ def ordered_queues(state: ShardState, w: Windows, viewer: Viewer, now: int, sett
     number, first = np.unique(groups.queue, return_index=True)
     limits = _Limits.of(state, number, settings)
     may_begin, hit = _stuck(groups, w, limits, now)
-    in_turn, per_receive = _turns(groups, w, limits, hit)
     look_ahead, hidden = _look_aheads(groups, w, number, limits)
     shown, others_oldest_at = _oldest(groups, first, settings.top_k)
     blocks, has_backlog = groups.in_flight > 0, groups.visible > 0
@@ -71,8 +68,6 @@ def ordered_queues(state: ShardState, w: Windows, viewer: Viewer, now: int, sett
             "overtaken": overtaken[number],
             "youngest_received_sent_at": state.queues.column("youngest_sent_at")[number],
             "others_oldest_at": others_oldest_at,
-            "in_turn": in_turn[number],
-            "most_per_receive": per_receive[number],
         },
         oldest=_columns(groups, shown, viewer),
         stuck=_listed_stuck(groups, w, limits, may_begin, hit, viewer, settings),
@@ -305,9 +300,9 @@ def _wait_for_their_turn(groups: _Groups, w: Windows, places: Array, limits: _Li
     an older one, so it was no head.
     """
     queue, since, live = groups.queue, groups.since, groups.state.rows
-    sent = live.at("sent", groups.head)
+    sent, received = live.at("sent", groups.head), live.at("last_received", groups.head)
     worked_on = w.in_flight[groups.head] & (live.at("receive_count", groups.head) == 1)
-    rest_of_batch = _rest_of_batch(groups, w)
+    rest_of_batch = worked_on & (received < groups.settled)
     at_work = _at_work_in_batches(groups, w, queue[rest_of_batch])
     waits = np.zeros(len(places), dtype=bool)
     for number in np.unique(queue[places][at_work[queue[places]]]).tolist():
@@ -339,29 +334,6 @@ def _at_work_in_batches(groups: _Groups, w: Windows, besides: Array) -> Array:
     latest[queue] = taken_at
     found: Array = in_batches & (latest >= queues.column("last_received_at"))
     return found
-
-
-def _turns(groups: _Groups, w: Windows, limits: _Limits, hit: Array) -> tuple[Array, Array]:
-    """Return, for every queue of the shard, how many groups take turns and how many messages a turn may have.
-
-    0 and 1 where the head of no stuck group waits, and where the broker gives all of a group to one consumer.
-    """
-    waits = hit & limits.blocks_groups[groups.queue] & ~w.in_flight[groups.head]
-    in_turn, per_receive = np.zeros(len(groups.state.queues), dtype=np.int64), np.ones(len(groups.state.queues), dtype=np.int64)
-    if waits.any():
-        number = np.unique(groups.queue[waits])
-        in_turn[number] = _groups_in_turn(groups)[number]
-        # While a message of a group is in flight no other is delivered: several were received at once.
-        per_receive[groups.queue[(groups.in_flight > 1) | _rest_of_batch(groups, w)]] = MOST_PER_RECEIVE
-    return in_turn, per_receive
-
-
-def _rest_of_batch(groups: _Groups, w: Windows) -> Array:
-    """Return which heads were received for the first time, and with an older message of their group that is settled by now."""
-    live = groups.state.rows
-    worked_on = w.in_flight[groups.head] & (live.at("receive_count", groups.head) == 1)
-    rest: Array = worked_on & (live.at("last_received", groups.head) < groups.settled)
-    return rest
 
 
 def _groups_in_turn(groups: _Groups) -> Array:

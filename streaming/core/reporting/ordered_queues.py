@@ -19,7 +19,7 @@ from streaming.core.reporting.message_columns import AttemptColumns, MessageColu
 from streaming.core.reporting.report import GroupReport, LookAhead, OrderedQueueReport, StuckGroup
 
 COUNTS: Final = ("groups", "backlog", "in_flight", "blocked", "hidden", "stuck_groups", "overtaken")
-FIGURES: Final = (*COUNTS, "youngest_received_sent_at", "others_oldest_at", "in_turn", "most_per_receive")
+FIGURES: Final = (*COUNTS, "youngest_received_sent_at", "others_oldest_at")
 """Of a queue: the fields of `OrderedQueueReport` of the same names. `others_oldest_at`: NO_OTHERS where all groups are listed."""
 NO_OTHERS: Final = -1
 GROUP_NUMBERS: Final = ("unsettled", "in_flight", "visible", "oldest_sent_at", "last_settled_at", "standing_since")

@@ -127,11 +127,6 @@ class OrderedQueueReport:
     """When the youngest message received so far was sent; 0: none was."""
     overtaken: int
     """Messages that were never received, although a later one of their group was: they are in none of these groups."""
-    in_turn: int
-    """Where the head of a stuck group waits: groups that have messages or had one settled lately, any of which may come next.
-    0 otherwise, and where the broker gives all of a group to one consumer."""
-    most_per_receive: int
-    """How many messages of a group one receive may return here."""
 
 
 class ConsumerHolds(NamedTuple):

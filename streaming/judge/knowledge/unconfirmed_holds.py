@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streaming.core.reporting.report import ConsumerHolds
-from streaming.judge.broker_counts import COLLECTED_SYSTEMS, overdue_from
 from streaming.judge.conditions.conditions import conditions, once
 from streaming.judge.context import Context
 
@@ -40,25 +39,6 @@ def unconfirmed(c: Context) -> frozenset[str]:
     """Return the consumers that have been in doubt for long enough."""
     long = (part for part, since in unconfirmed_since(c).items() if c.now - since >= BELIEVED_AFTER_MS)
     return frozenset(part.rpartition("@")[0] for part in long)
-
-
-@once
-def doubted(c: Context) -> frozenset[str]:
-    """Return the consumers that may hold less than it seems, by the broker's last count of them or because nothing is reported.
-
-    No signal about what they hold begins. One that fires goes on until the doubt has lasted.
-    """
-    if _collector_is_silent(c):
-        return frozenset(held.consumer for held in c.summary.consumers)
-    return frozenset(part.rpartition("@")[0] for part in unconfirmed_since(c))
-
-
-def _collector_is_silent(c: Context) -> bool:
-    """Whether the collector that reports this queue's messages has missed a poll, and reported no event of the queue either."""
-    overdue, depths = overdue_from(c.summary), c.summary.depths
-    if overdue is None or c.name.system not in COLLECTED_SYSTEMS:
-        return False
-    return c.now - c.summary.last_event_at > overdue - depths[-1].at and c.now > overdue
 
 
 def _count(c: Context, held: ConsumerHolds) -> tuple[int, float]:

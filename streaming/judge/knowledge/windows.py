@@ -60,12 +60,9 @@ def _rarely_come_back(past: Window, failed: int) -> bool:
 def nothing_ever_ends(c: Context) -> bool:
     """Whether deliveries of this queue end by nothing but an acknowledgement, and none was ever reported, in any way.
 
-    A collector that reports how many messages each consumer holds would show their acknowledgements. Messages that were removed
-    because the broker counts none were acknowledged, but not reported.
+    A collector that reports how many messages each consumer holds would show their acknowledgements.
     """
-    reported = c.settled_total - c.summary.total("reconciled")
-    counted = any(state.dispatched_at for state in c.summary.consumer_states.values())
-    return c.visibility_ms is None and not reported and not counted
+    return c.visibility_ms is None and not c.settled_total and not c.summary.consumer_states
 
 
 def acknowledgements_are_unseen(c: Context) -> bool:

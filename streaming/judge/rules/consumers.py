@@ -16,7 +16,7 @@ from streaming.judge.findings.measured import Measured, Near
 from streaming.judge.findings.measures import slow_hold
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import duration_ms, seconds, work_time
-from streaming.judge.knowledge.unconfirmed_holds import doubted, unconfirmed
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import no_ends_reported, nothing_ever_ends
 from streaming.judge.rules.noisy import noisy_groups
 from streaming.judge.rules.prefetched import usual_limit_ms
@@ -66,8 +66,6 @@ def slow_consumer(c: Context) -> Iterator[Finding | Near]:
     for held, hold in listed:
         verdict = judge_hold(_consumer_report(c, held.consumer, held), min_hold_ms, factor, c.now)
         if not verdict.slow or not hold.reached:
-            continue
-        if held.consumer in doubted(c) and c.key("SlowConsumer", consumer=held.consumer) not in c.firing:
             continue
         held_ms, extended = c.now - held.since, _is_extended(c, held)
         finished = c.summary.consumer_acks.get(held.consumer, 0) > held.since

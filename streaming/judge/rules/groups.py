@@ -22,7 +22,6 @@ from streaming.judge.findings.words import age_s, duration_ms, plural, refused, 
 from streaming.judge.knowledge.basis import some_went_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.group_pauses import BUSY_MS, FEWEST_RECEIVED, waited_for_consumers
-from streaming.judge.rules.group_turns import could_be_received_since, received_since, waits_its_turn
 from streaming.judge.rules.prefetched import USUAL_FACTOR, full_windows, in_work_since, usual_limit_ms, waits_for_its_turn
 from streaming.judge.rules.stalled import is_scheduled_pause
 
@@ -63,9 +62,8 @@ def group_stuck(c: Context) -> Iterator[Finding]:
     """No message of the group was settled for max(2 x visibility timeout, 60 s) while messages wait behind its head.
 
     It is shown, but does not alert, while a consumer works on the head for no longer than usual, for the first or the third time,
-    while the head waits for room in the prefetch window of a busy consumer, or while chance explains that others came first: the
-    group only waits its turn. A head that nobody has received waits only while other groups flow: the time in which no consumers
-    were there is left out.
+    or while the head waits for room in the prefetch window of a busy consumer: the group only waits its turn. A head that nobody
+    has received waits only while other groups flow: the time in which no consumers were there is left out.
     Once announced, it stays so until the group moves, whether or not consumers receive.
     """
     for stuck, waits in standing_groups(c):
@@ -88,7 +86,7 @@ def standing_groups(c: Context) -> list[tuple[StuckGroup, dict[str, Any] | None]
     for stuck in ordered.stuck:
         known = c.firing.get(c.key("GroupStuck", group=stuck.group.name))
         announced = known is not None and known.was_announced
-        if not (stuck.may_begin or announced or (known is not None and _waits_unreceived(stuck))):
+        if not (stuck.may_begin or announced):
             continue
         doubtful = c.basis != "messages" or (known is None and (cut_off or _is_denied(c, stuck)))
         if doubtful and not _is_proved(c, stuck, fires=known is not None):
@@ -160,7 +158,9 @@ def _consumers_are_gone(c: Context, stuck: StuckGroup) -> bool:
     received = c.past.change("received", last_received_at - BUSY_MS)
     if not head.last_received_at_ms:
         return received > 0 and c.now - last_received_at >= max(GONE_AFTER_MS, GONE_AFTER_GAPS * BUSY_MS // received)
-    return last_received_at <= could_be_received_since(stuck, head) and received >= FEWEST_RECEIVED
+    ends = [attempt.end_ms for attempt in head.attempts if attempt.what == "received" and attempt.end_ms is not None]
+    came_back_at = ends[-1] if ends else head.last_received_at_ms
+    return last_received_at <= came_back_at and received >= FEWEST_RECEIVED
 
 
 def _window_may_go_on(c: Context, stuck: StuckGroup) -> bool:
@@ -191,14 +191,14 @@ def _was_cut_off(c: Context) -> bool:
 
 
 def _evidence_of_waiting(c: Context, stuck: StuckGroup) -> dict[str, Any] | None:
-    """Return the evidence of a group that only waits its turn: see `group_stuck`."""
+    """Return the evidence of a group that only waits its turn: its head is processed, or waits for room in a prefetch window."""
     if stuck.group.head is not None and (usual_ms := usual_attempt_ms(c, stuck.group.head)) is not None:
         return _tried_again(c, stuck, stuck.group.head, usual_ms)
     if (limit_ms := _work_limit_ms(c, stuck)) is not None:
         return _in_work(c, stuck, limit_ms)
     if (limit_ms := _queued_limit_ms(c, stuck)) is not None:
         return _queued(c, stuck, limit_ms)
-    return _in_turn(c, stuck) if waits_its_turn(c, stuck, _limit_ms(c, stuck)) else None
+    return None
 
 
 def _work_limit_ms(c: Context, stuck: StuckGroup) -> float | None:
@@ -285,21 +285,6 @@ def _queued(c: Context, stuck: StuckGroup, limit_ms: float) -> dict[str, Any]:
         "summary": (
             f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: its head waits "
             f"for room in the prefetch window of a consumer that finishes messages of other groups; {_waiting(stuck)}."
-        ),
-    }
-
-
-def _in_turn(c: Context, stuck: StuckGroup) -> dict[str, Any]:
-    ordered = c.summary.ordered_facts
-    assert ordered is not None
-    received = received_since(c, stuck)
-    return {
-        "received_meanwhile": received,
-        "groups_in_turn": ordered.in_turn,
-        "summary": (
-            f"Group {stuck.group.name} of {c.name.queue} has not moved for {duration_ms(c.now - stuck.since)}: its head waits "
-            f"its turn among {ordered.in_turn} groups, between which the queue keeps no order; consumers have received "
-            f"{plural(received, 'message')} since it could be received; {_waiting(stuck)}."
         ),
     }
 

@@ -12,7 +12,7 @@ from streaming.judge.context import Context
 from streaming.judge.findings import measures
 from streaming.judge.findings.signals import Finding
 from streaming.judge.findings.words import age_s, at_least, duration_ms, plural, refused, seconds
-from streaming.judge.knowledge.unconfirmed_holds import doubted, unconfirmed
+from streaming.judge.knowledge.unconfirmed_holds import unconfirmed
 from streaming.judge.knowledge.windows import acknowledgements_are_unseen
 from streaming.judge.rules.attempts import may_succeed, usual_attempt_ms
 from streaming.judge.rules.prefetched import has_window, waits_for_its_turn
@@ -139,8 +139,6 @@ def message_held_too_long(c: Context) -> Iterator[Finding]:
         since = message.held_since_ms or message.sent_at_ms
         held = measures.hold(since, c.now, c.summary, c.settings)
         if message.consumer in unconfirmed(c) or waits_for_its_turn(c, message.consumer, held.value, held.limit):
-            continue
-        if message.consumer in doubted(c) and c.key("MessageHeldTooLong", message_id=message.message_id) not in c.firing:
             continue
         extensions = sum(1 for a in message.attempts if a.what == "extended" and a.at_ms >= since)
         # A timeline that is full may have lost extensions.

@@ -77,39 +77,6 @@ def test_a_count_that_was_never_reported_raises_no_doubt() -> None:
     assert [status for _, status in changes] == ["firing"]
 
 
-def silence(*, hung: bool = False, lost: bool = True) -> Events:
-    """A consumer takes a message every ten seconds and works for six; its collector is gone from second 200 to 290.
-
-    The message that was received before that was acknowledged meanwhile, if not `hung`: then it works on no other.
-    """
-    mq = {"system": "activemq"}
-    out: Events = []
-    for n in range(1 if hung else 60):
-        at, about = 195 + 10 * (n if hung else n - 19), {"message_id": f"m{n}", "consumer": CONSUMER}
-        out += [ev("received", at, receive_count=1, **about) | mq]
-        out += [] if hung else [ev("deleted", at + 6, **about) | mq]
-    for at in range(2, 600, 10):
-        held = int(at > 195) if hung else int(at % 10 < 1)
-        out.append(ev("queue_state", at, attributes={"visible": 0, "in_flight": held, "delayed": 0}) | mq)
-        state = {"connected": True, "prefetch": 5, "dispatched": held}
-        out.append(ev("consumer_state", at, consumer=CONSUMER, attributes=state) | mq)
-    gone = range(T0 + 200_000, T0 + 290_000)
-    return sorted((e for e in out if not lost or e["at"] not in gone), key=lambda e: e["at"])
-
-
-@pytest.mark.simulation
-def test_nobody_is_blamed_while_the_collector_is_gone_nor_when_it_is_back() -> None:
-    """The broker's first count shows that the message is settled. That of a minute later takes it from the consumer for good."""
-    assert slow(judged(in_steps(silence(), 5, 600), SETTINGS)) == []
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize(("lost", "at_s"), [(False, 230), (True, 295)], ids=["watched", "once the collector is back"])
-def test_a_consumer_that_hung_is_reported_as_soon_as_it_is_known(lost: bool, at_s: int) -> None:
-    """Half a minute after it received the message; while nothing is reported, it may have finished it."""
-    assert slow(judged(in_steps(silence(hung=True, lost=lost), 5, 600), SETTINGS)) == [(at_s, "firing")]
-
-
 @pytest.mark.simulation
 def test_a_consumer_does_not_share_the_doubt_of_one_whose_name_continues_its_own() -> None:
     """Names may contain an @: `app` is in doubt since a count of its own, not since one of `app@host`."""

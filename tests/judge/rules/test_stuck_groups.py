@@ -157,8 +157,8 @@ def busy(from_s: int, until_s: int) -> Events:
     out: Events = []
     for at in range(from_s, until_s, 2):
         about = {"message_id": f"m{at}", "group": f"g{at}", "consumer": "w"}
-        out.append(ev("sent", at + 0.5, NAME, sequence="1", **{k: v for k, v in about.items() if k != "consumer"}))
-        out += [ev("received", at + 0.7, NAME, receive_count=1, **about), ev("deleted", at + 1.2, NAME, **about)]
+        out.append(ev("sent", at, NAME, sequence="1", **{k: v for k, v in about.items() if k != "consumer"}))
+        out += [ev("received", at + 0.2, NAME, receive_count=1, **about), ev("deleted", at + 0.7, NAME, **about)]
     return out
 
 
